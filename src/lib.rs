@@ -1,0 +1,29 @@
+//! Unisono plays one RTSP stream in many rooms as if there were one loudspeaker and one screen.
+//!
+//! Every receiver presents each frame at
+//!
+//! ```text
+//! presentation time (shared clock) = sender capture time + playout latency + this room's own delay
+//! ```
+//!
+//! ```text
+//! RTSP server ──RTP/RTCP──> rtspsrc ─ rtpbin ─ playbin3 ─┬─ video sink      ─┐ clock wait
+//!                                                         └─ audio sink      ─┤
+//!                                                                             ▼
+//!                           Engine: bus + probes ──> EngineEvent ──> ui | headless
+//! ```
+//!
+//! Arrows point one way: `ui` and `headless` use [`engine`]; the engine uses [`clock`] and [`audio`]. The engine never
+//! touches GTK, and a headless build links none.
+
+pub mod audio;
+pub mod clock;
+pub mod config;
+pub mod programme;
+#[cfg(feature = "sender")]
+pub mod sender;
+
+/// Runs the receiver with the arguments of the process.
+pub fn run() -> std::process::ExitCode {
+    std::process::ExitCode::SUCCESS
+}

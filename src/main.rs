@@ -1,0 +1,4 @@
+// The receiver. All of it is in the library, so that tests can drive it.
+fn main() -> std::process::ExitCode {
+    unisono::run()
+}
