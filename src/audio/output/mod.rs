@@ -8,6 +8,9 @@
 //! starts, vanishes, returns, changes its rate) is told as [`OutputEvent`]s through a bounded channel that never blocks
 //! the output: when nobody reads, the oldest events are lost, never the newest.
 
+#[cfg(feature = "pipewire")]
+pub mod pipewire;
+
 use serde::Serialize;
 use std::time::Duration;
 
