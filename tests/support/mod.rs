@@ -1,5 +1,12 @@
-//! What the integration tests share.
+//! What the integration tests share: the parts that play the world around a receiver. See `docs/testing.md`.
 
+#![allow(dead_code, unused_imports, reason = "each test program uses its own part")]
+
+pub mod camera;
 #[cfg(feature = "pipewire")]
-#[allow(dead_code, reason = "each test program uses its own part")]
 pub mod pipewire;
+pub mod ports;
+pub mod random;
+pub mod rtsp_client;
+pub mod timeline;
+pub mod timeserver;
