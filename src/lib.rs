@@ -16,14 +16,17 @@
 //! Arrows point one way: `ui` and `headless` use [`engine`]; the engine uses [`clock`] and [`audio`]. The engine never
 //! touches GTK, and a headless build links none.
 
+mod app;
 pub mod audio;
+pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod engine;
+pub mod headless;
+pub mod logging;
 pub mod programme;
 #[cfg(feature = "sender")]
 pub mod sender;
+pub mod units;
 
-/// Runs the receiver with the arguments of the process.
-pub fn run() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
-}
+pub use app::run;

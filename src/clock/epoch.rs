@@ -18,6 +18,16 @@ pub fn unix_to_ntp_ns(unix_ns: i64) -> Option<NtpTime> {
     u64::try_from(i128::from(unix_ns) + NTP_UNIX_OFFSET.as_nanos() as i128).ok()
 }
 
+/// CLOCK_MONOTONIC, ns.
+pub fn monotonic_ns() -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is valid for the call, and CLOCK_MONOTONIC always exists on Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    #[allow(clippy::useless_conversion)] // narrower on 32-bit targets
+    let nanoseconds = i64::from(time.tv_sec) * 1_000_000_000 + i64::from(time.tv_nsec);
+    nanoseconds
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

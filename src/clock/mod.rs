@@ -8,6 +8,6 @@ mod epoch;
 mod shared;
 mod spec;
 
-pub use epoch::{NTP_UNIX_OFFSET, NtpTime, ntp_to_unix_ns, unix_to_ntp_ns};
+pub use epoch::{NTP_UNIX_OFFSET, NtpTime, monotonic_ns, ntp_to_unix_ns, unix_to_ntp_ns};
 pub use shared::{ClockError, ClockStatus, Observation, SharedClock};
 pub use spec::{ClockSpec, ClockSpecError, NTP_PORT};
