@@ -41,7 +41,7 @@ pub enum EngineError {
     Unauthorized { location: String },
     #[error("the server refused {location}: {status}")]
     Refused { location: String, status: String },
-    #[error("the stream cannot be decoded: {missing} is missing; install the GStreamer plugin that has it ({hint})")]
+    #[error("the stream cannot be played: {missing} is not installed ({hint})")]
     MissingPlugin { missing: String, hint: String },
     #[error("the stream at {location} has nothing that this room plays ({offered}): check --no-video and --no-audio")]
     NothingToPlay { location: String, offered: String },

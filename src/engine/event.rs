@@ -124,7 +124,7 @@ pub enum Notice {
     /// The clock cannot be had yet; playing without it.
     ClockUnreachable(String),
     /// A part of the stream is not played.
-    Skipped { media: String, why: String },
+    Skipped { media: String, missing: String },
     /// Anything else worth a line.
     Warning(String),
 }
@@ -153,7 +153,7 @@ impl Notice {
             Self::Lost { why, retry_in } => format!("{why}; trying again in {:.2} s", retry_in.as_secs_f64()),
             Self::ClockSynced => "the shared clock is synchronized".into(),
             Self::ClockUnreachable(why) => format!("{why}; playing without it"),
-            Self::Skipped { media, why } => format!("{media} is not played: {why}"),
+            Self::Skipped { media, missing } => format!("{media} is not played: {missing} is not installed"),
             Self::Warning(text) => text.clone(),
         }
     }

@@ -23,8 +23,8 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(50);
 /// While acquiring, a verdict may be found on so many frames already.
 const EARLY_FRAMES: u64 = 3;
-/// Frames later than this are late: a tenth of a frame at 50 fps, far above the wake-up of a clock wait.
-const VIDEO_LATE_NS: i64 = 2_000_000;
+/// Frames later than this are late: half a frame at 50 fps, far above the wake-up of a clock wait on a busy host.
+const VIDEO_LATE_NS: i64 = 10_000_000;
 /// The bound for a picture whose frame rate is not known.
 const FRAME_DEFAULT: Duration = Duration::from_millis(40);
 /// No packet for so long after the first one: the stream is dead (cameras that fall silent keep the connection open).
@@ -141,8 +141,6 @@ impl Room {
     /// Runs until asked to quit, or until something final happens.
     pub fn run(mut self) {
         let result = self.live();
-        let verdict = self.verdict_now(None).room;
-        self.status(None, verdict);
         self.events.send(EngineEvent::End(result));
     }
 
@@ -362,8 +360,9 @@ impl Room {
                 _ => {}
             }
             let plan = playback.plan();
-            for (media, why) in plan.skipped.iter().skip(told_skipped) {
-                self.events.send(EngineEvent::Notice(Notice::Skipped { media: media.clone(), why: why.clone() }));
+            for (media, missing) in plan.skipped.iter().skip(told_skipped) {
+                self.events
+                    .send(EngineEvent::Notice(Notice::Skipped { media: media.clone(), missing: missing.clone() }));
             }
             told_skipped = plan.skipped.len();
             if !told_playing && self.frames() > frames_before {
@@ -439,7 +438,7 @@ impl Room {
     fn nothing_to_play(&self, playback: &Playback) -> EngineError {
         let plan = playback.plan();
         match plan.skipped.first() {
-            Some((_, why)) => EngineError::MissingPlugin { missing: why.clone(), hint: PLUGIN_HINT.into() },
+            Some((_, missing)) => EngineError::MissingPlugin { missing: missing.clone(), hint: PLUGIN_HINT.into() },
             None => EngineError::NothingToPlay { location: self.config.url.to_string(), offered: plan.offered() },
         }
     }

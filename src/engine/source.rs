@@ -156,9 +156,9 @@ impl SourceSetup {
         if !wanted {
             return false;
         }
-        if !has_depayloader(caps) {
+        if !has_depayloader(structure) {
             let encoding = structure.get::<&str>("encoding-name").unwrap_or("an unknown encoding").to_owned();
-            plan.skipped.push((media, format!("no depayloader for {encoding} is installed")));
+            plan.skipped.push((media, format!("the depayloader for {encoding}")));
             return false;
         }
         plan.selected += 1;
@@ -182,13 +182,17 @@ impl SourceSetup {
 }
 
 /// Whether any installed depayloader takes these caps: a stream without one would fail the whole pipeline.
-fn has_depayloader(caps: &gst::CapsRef) -> bool {
+fn has_depayloader(structure: &gst::StructureRef) -> bool {
+    // rtspsrc names them only after the selection.
+    let mut structure = structure.to_owned();
+    structure.set_name("application/x-rtp");
+    let caps = gst::Caps::builder_full().structure(structure).build();
     gst::ElementFactory::factories_with_type(gst::ElementFactoryType::DEPAYLOADER, gst::Rank::MARGINAL).iter().any(
         |factory| {
             factory
                 .static_pad_templates()
                 .iter()
-                .any(|template| template.direction() == gst::PadDirection::Sink && template.caps().can_intersect(caps))
+                .any(|template| template.direction() == gst::PadDirection::Sink && template.caps().can_intersect(&caps))
         },
     )
 }
