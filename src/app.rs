@@ -12,9 +12,13 @@ pub fn run() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors; a closed pipe is nothing to report.
+            if error.use_stderr() {
+                eprintln!("{}", usage_error(&error));
+                return ExitCode::from(exit::USAGE);
+            }
+            // Help and version; a closed pipe is nothing to report.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { exit::USAGE } else { exit::OK });
+            return ExitCode::from(exit::OK);
         }
     };
     logging::init(cli.play.verbose);
@@ -26,6 +30,14 @@ pub fn run() -> ExitCode {
         }
     };
     ExitCode::from(code)
+}
+
+/// clap's words without its blank lines and usage: what is wrong, a tip if there is one, and where to read more.
+fn usage_error(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let lines = text.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with("For more"));
+    let said: Vec<&str> = lines.take_while(|line| !line.starts_with("Usage:")).take(2).collect();
+    format!("{}\nSee 'unisono --help'.", said.join("\n"))
 }
 
 fn play(args: PlayArgs) -> Result<u8, EngineError> {

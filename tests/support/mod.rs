@@ -7,6 +7,7 @@ pub mod camera;
 pub mod pipewire;
 pub mod ports;
 pub mod random;
+pub mod room;
 pub mod rtsp_client;
 pub mod timeline;
 pub mod timeserver;
