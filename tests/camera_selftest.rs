@@ -6,6 +6,7 @@ use gst::prelude::*;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+use support::camera::auth::{Auth, Scheme};
 use support::camera::{Camera, Event, MS, Media, Nanos, Ntp64, Recording, SECOND, Script, Stream, Udp};
 use support::timeline::NTP_UNIX_SECONDS;
 
@@ -30,11 +31,14 @@ struct Plain {
 
 impl Plain {
     fn play(camera: &Camera, protocols: &str, chain: &str) -> Self {
+        Self::play_url(&camera.url(), protocols, chain)
+    }
+
+    fn play_url(url: &str, protocols: &str, chain: &str) -> Self {
         gst::init().unwrap();
         let description = format!(
-            "rtspsrc location={} protocols={protocols} latency=100 add-reference-timestamp-meta=true ! {chain} ! \
-             fakesink name=end sync=false",
-            camera.url()
+            "rtspsrc location={url} protocols={protocols} latency=100 add-reference-timestamp-meta=true ! {chain} ! \
+             fakesink name=end sync=false"
         );
         let pipeline = gst::parse::launch(&description).unwrap().downcast::<gst::Pipeline>().unwrap();
         let (sender, frames) = channel();
@@ -181,4 +185,14 @@ fn ffprobe_reads_video_and_sound() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("codec_name=h264|width=160"), "{output:?}");
     assert!(text.contains("codec_name=pcm_mulaw|sample_rate=8000"), "{output:?}");
+}
+
+#[test]
+fn a_plain_receiver_shows_the_password() {
+    for scheme in [Scheme::Basic, Scheme::DigestMd5] {
+        let auth = Auth::new("viewer", "secret", &[scheme]);
+        let camera = Camera::start(Script::video().with(|script| script.rtsp.auth = Some(auth)));
+        let plain = Plain::play_url(&camera.url().replace("rtsp://", "rtsp://viewer:secret@"), "tcp", VIDEO);
+        plain.next();
+    }
 }

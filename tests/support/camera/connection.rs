@@ -30,7 +30,7 @@ pub struct Connection {
 struct Session {
     id: String,
     number: u32,
-    transports: Vec<(usize, Transport)>,
+    transports: Vec<(usize, Arc<Transport>)>,
     alive: Alive,
     player: Option<(Sender<Order>, JoinHandle<()>)>,
 }
@@ -238,7 +238,7 @@ impl Connection {
             let id = format!("{:08X}", 0x5e55_0000 + number);
             Session { id, number, transports: Vec::new(), alive: Arc::new(Mutex::new(now)), player: None }
         });
-        session.transports.push((stream, transport));
+        session.transports.push((stream, Arc::new(transport)));
         let timeout = script.rtsp.session_timeout / SECOND;
         ok([("Session", format!("{};timeout={timeout}", session.id)), ("Transport", text)])
     }
@@ -286,7 +286,7 @@ impl Connection {
         let setup = Setup {
             connection: self.id,
             session: session.number,
-            transports: std::mem::take(&mut session.transports),
+            transports: session.transports.clone(),
             outlet: self.outlet.clone(),
             time: self.shared.time(),
             alive: session.alive.clone(),

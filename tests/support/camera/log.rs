@@ -90,14 +90,15 @@ impl Log {
 
     /// The sessions that have played so far: what their streams started with.
     pub fn sessions(&self) -> Vec<Vec<Truth>> {
-        let of = |record: Record| match record.what {
-            What::Playing { streams, .. } => Some(streams),
-            _ => None,
-        };
-        self.records().into_iter().filter_map(of).collect()
+        sessions(&self.lock())
     }
 
-    /// Waits until `find` finds something, and returns it; `None` after `timeout`.
+    /// As [`Log::sessions`], once there are so many; `None` after `timeout`.
+    pub fn wait_for_sessions(&self, count: usize, timeout: Duration) -> Option<Vec<Vec<Truth>>> {
+        self.wait(timeout, |records| Some(sessions(records)).filter(|sessions| sessions.len() >= count))
+    }
+
+    /// Waits until `find` finds something, and returns it; `None` after `timeout`. `find` must not use the log itself.
     pub fn wait<T>(&self, timeout: Duration, find: impl Fn(&[Record]) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + timeout;
         let mut records = self.lock();
@@ -109,4 +110,12 @@ impl Log {
             records = self.0.1.wait_timeout(records, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+fn sessions(records: &[Record]) -> Vec<Vec<Truth>> {
+    let of = |record: &Record| match &record.what {
+        What::Playing { streams, .. } => Some(streams.clone()),
+        _ => None,
+    };
+    records.iter().filter_map(of).collect()
 }

@@ -27,11 +27,18 @@ pub enum Order {
     Stop,
 }
 
+/// Something to make, with the index of its lane.
+enum Task {
+    Event,
+    Frame(usize),
+    Report(usize),
+}
+
 /// Everything that a playing session needs.
 pub struct Player {
     connection: u32,
     session: u32,
-    lanes: Vec<(Lane, Transport)>,
+    lanes: Vec<(Lane, Arc<Transport>)>,
     wire: Wire,
     outlet: Arc<Mutex<Outlet>>,
     /// With their times on the timeline, the next one last.
@@ -51,7 +58,7 @@ pub struct Setup {
     pub connection: u32,
     pub session: u32,
     /// The streams that were set up, by their place in the script.
-    pub transports: Vec<(usize, Transport)>,
+    pub transports: Vec<(usize, Arc<Transport>)>,
     pub outlet: Arc<Mutex<Outlet>>,
     pub time: CameraTime,
     pub alive: Alive,
@@ -63,14 +70,16 @@ impl Player {
         let Setup { connection, session, transports, outlet, time, alive, log } = setup;
         let now = time.timeline.now();
         let from = now + script.first_packet_after;
-        let lane = |(stream, transport): (usize, Transport)| {
+        let lane = |(stream, transport): (usize, Arc<Transport>)| {
             (Lane::new(&script.streams[stream], stream, session, from), transport)
         };
+        let lanes: Vec<_> = transports.into_iter().map(lane).collect();
+        let start = lanes.iter().map(|(lane, _)| lane.due(script.delay)).min().unwrap_or(now);
         let mut events: Vec<(Nanos, Event)> = script
             .events
             .iter()
             .filter(|timed| timed.session.is_none_or(|only| only == session))
-            .map(|timed| (now + timed.after, timed.event.clone()))
+            .map(|timed| (start + timed.after, timed.event.clone()))
             .collect();
         // Stable: of two events for the same time, the one named first happens first.
         events.reverse();
@@ -78,7 +87,7 @@ impl Player {
         Self {
             connection,
             session,
-            lanes: transports.into_iter().map(lane).collect(),
+            lanes,
             wire: Wire::new(&script.network),
             outlet,
             events,
@@ -102,7 +111,7 @@ impl Player {
         loop {
             let due = self.time.timeline.instant(self.next_due());
             match orders.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                Ok(Order::Happen(event)) => self.happen(event),
+                Ok(Order::Happen(event)) => self.happen(self.time.timeline.now(), event),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -121,10 +130,18 @@ impl Player {
         self.outlet.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is to be made next, and when. Of things for the same time, events come first and reports last.
+    fn next_task(&self) -> Option<(Nanos, Task)> {
+        let event = self.events.last().map(|(at, _)| (*at, Task::Event));
+        let lanes = || self.lanes.iter().enumerate();
+        let frames = lanes().map(|(index, (lane, _))| (lane.due(self.delay), Task::Frame(index)));
+        let reports = lanes().filter_map(|(index, (lane, _))| Some((lane.report_due()?, Task::Report(index))));
+        event.into_iter().chain(frames).chain(reports).min_by_key(|(due, _)| *due)
+    }
+
     fn next_due(&self) -> Nanos {
-        let lanes = self.lanes.iter().flat_map(|(lane, _)| [Some(lane.due(self.delay)), lane.report_due()]);
-        let others = [self.wire.due(), self.events.last().map(|(at, _)| *at), Some(self.time.timeline.now() + POLL)];
-        lanes.chain(others).flatten().min().unwrap_or_default()
+        let dues = [self.next_task().map(|(due, _)| due), self.wire.due(), Some(self.time.timeline.now() + POLL)];
+        dues.into_iter().flatten().min().unwrap_or_default()
     }
 
     fn expired(&self) -> bool {
@@ -136,29 +153,32 @@ impl Player {
         expired
     }
 
-    /// Does everything that is due by now.
+    /// Does everything that is due by now, in the order and with the times in which it was due: what is sent does not
+    /// depend on how busy the machine is.
     fn work(&mut self) -> io::Result<()> {
         let now = self.time.timeline.now();
-        while self.events.last().is_some_and(|(at, _)| *at <= now) {
-            if let Some((_, event)) = self.events.pop() {
-                self.happen(event);
-            }
-        }
-        for index in 0..self.lanes.len() {
-            while self.lanes[index].0.due(self.delay) <= now {
-                let packets = self.lanes[index].0.frame(&self.time, now);
-                self.send(now, index, false, packets);
-            }
-            while self.lanes[index].0.report_due().is_some_and(|due| due <= now) {
-                let packets = self.lanes[index].0.report(&self.time, now);
-                self.send(now, index, true, packets);
+        while let Some((due, task)) = self.next_task().filter(|(due, _)| *due <= now) {
+            match task {
+                Task::Event => {
+                    if let Some((_, event)) = self.events.pop() {
+                        self.happen(due, event);
+                    }
+                }
+                Task::Frame(index) => {
+                    let packets = self.lanes[index].0.frame(&self.time, due);
+                    self.send(now, index, false, packets);
+                }
+                Task::Report(index) => {
+                    let packets = self.lanes[index].0.report(&self.time, due);
+                    self.send(now, index, true, packets);
+                }
             }
         }
         while let Some(parcel) = self.wire.pop(now) {
             self.deliver(&parcel)?;
         }
         for (lane, transport) in &self.lanes {
-            if let Transport::Udp(pair) = transport {
+            if let Transport::Udp(pair) = &**transport {
                 for (rtcp, data) in pair.received() {
                     self.note(What::Datagram { stream: lane.stream, rtcp, data });
                 }
@@ -174,7 +194,7 @@ impl Player {
     }
 
     fn deliver(&self, parcel: &Parcel) -> io::Result<()> {
-        match &self.lanes[parcel.lane].1 {
+        match &*self.lanes[parcel.lane].1 {
             Transport::Interleaved { rtp, rtcp } => {
                 self.outlet().frame(if parcel.rtcp { *rtcp } else { *rtp }, &parcel.bytes)
             }
@@ -185,8 +205,7 @@ impl Player {
         }
     }
 
-    fn happen(&mut self, event: Event) {
-        let now = self.time.timeline.now();
+    fn happen(&mut self, now: Nanos, event: Event) {
         match event {
             Event::Silence => self.silent = true,
             Event::Resume => self.silent = false,

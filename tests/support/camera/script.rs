@@ -70,13 +70,14 @@ impl Script {
         self
     }
 
-    /// Lets something happen so long after each PLAY.
+    /// Lets something happen so long after the first packet of each session.
     pub fn at(mut self, after: Nanos, event: Event) -> Self {
         self.events.push(Timed { after, session: None, event });
         self
     }
 
-    /// Lets something happen so long after the PLAY of one session only: 0 is the first since the camera was made.
+    /// Lets something happen so long after the first packet of one session only: 0 is the first since the camera was
+    /// made.
     pub fn in_session(mut self, session: u32, after: Nanos, event: Event) -> Self {
         self.events.push(Timed { after, session: Some(session), event });
         self
@@ -242,7 +243,7 @@ pub struct Network {
     pub burst: Option<Nanos>,
 }
 
-/// An event with its time after PLAY.
+/// An event with its time after the first packet of a session, which comes up to half a second after PLAY.
 #[derive(Debug, Clone)]
 pub struct Timed {
     pub after: Nanos,
