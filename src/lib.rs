@@ -25,6 +25,7 @@ pub mod engine;
 pub mod headless;
 pub mod logging;
 pub mod programme;
+pub mod published;
 #[cfg(feature = "sender")]
 pub mod sender;
 pub mod units;

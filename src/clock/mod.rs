@@ -5,9 +5,11 @@
 //! on the sender and on every receiver.
 
 mod epoch;
+mod line;
 mod shared;
 mod spec;
 
 pub use epoch::{NTP_UNIX_OFFSET, NtpTime, monotonic_ns, ntp_to_unix_ns, unix_to_ntp_ns};
+pub use line::{ClockLine, LinePublisher, LineReader, clock_line};
 pub use shared::{ClockError, ClockStatus, Observation, SharedClock};
 pub use spec::{ClockSpec, ClockSpecError, NTP_PORT};

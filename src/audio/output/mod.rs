@@ -10,6 +10,7 @@
 
 #[cfg(feature = "pipewire")]
 pub mod pipewire;
+pub mod simulated;
 
 use serde::Serialize;
 use std::time::Duration;
