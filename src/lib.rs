@@ -24,6 +24,7 @@ pub mod config;
 pub mod engine;
 pub mod headless;
 pub mod logging;
+pub mod measure;
 pub mod programme;
 pub mod published;
 #[cfg(feature = "sender")]

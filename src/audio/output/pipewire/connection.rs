@@ -4,12 +4,14 @@ use super::graph::{Graph, Properties};
 use super::heard::PathLatency;
 use crate::audio::output::OutputError;
 use pipewire::{self as pw, core::CoreRc, metadata::Metadata, registry::RegistryRc, spa};
+use pw::port::Port;
 use pw::types::ObjectType;
 use spa::utils::dict::DictRef;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CStr;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 /// Before this version real-time scheduling was in a client configuration of its own (PipeWire's NEWS of 1.3.81; there
 /// are no other 1.3 versions).
@@ -23,6 +25,8 @@ const CORE_ID: u32 = 0;
 pub(crate) enum Note {
     /// The graph is known as a whole; once for a connection.
     Ready,
+    /// The server has answered all that was asked before.
+    Synced,
     /// Something in the graph changed.
     Graph,
     /// The connection broke.
@@ -92,7 +96,6 @@ pub(crate) struct Connection {
     _core_listener: pw::core::Listener,
     _registry_listener: pw::registry::Listener,
     _metadata: Rc<RefCell<HashMap<u32, (pw::metadata::MetadataListener, Metadata)>>>,
-    #[allow(dead_code, reason = "for the recorder")]
     pub registry: RegistryRc,
     pub core: CoreRc,
     pub graph: Rc<RefCell<Graph>>,
@@ -152,7 +155,7 @@ impl Connection {
                     match (rounds.get(), weak.upgrade()) {
                         (1, Some(core)) => drop(core.sync(0)),
                         (2, _) => done_notes.borrow_mut().push_back(Note::Ready),
-                        _ => {}
+                        _ => done_notes.borrow_mut().push_back(Note::Synced),
                     }
                 })
                 .error(move |id, _, result, message| {
@@ -173,6 +176,94 @@ impl Connection {
             core,
             graph,
         })
+    }
+}
+
+impl Connection {
+    /// The latency that this sink reports, from the start of a cycle to the ear; nothing when it has no port.
+    ///
+    /// # Errors
+    /// [`OutputError::NoAnswer`], or that the connection broke.
+    pub fn latency_of(
+        &self,
+        client: &Client,
+        notes: &Notes,
+        sink: u32,
+        timeout: Duration,
+    ) -> Result<PathLatency, OutputError> {
+        let found = Rc::new(Cell::new(PathLatency::default()));
+        let Some(port) = self.graph.borrow().port_of(sink) else { return Ok(found.get()) };
+        let (weak, answer) = (self.registry.downgrade(), found.clone());
+        let bound = Rc::new(RefCell::new(None));
+        // A second registry tells of every global again, with what binding needs.
+        let registry = self.core.get_registry_rc().map_err(|error| OutputError::Unreachable(error.to_string()))?;
+        let kept = bound.clone();
+        let _listener = registry
+            .add_listener_local()
+            .global(move |global| {
+                if global.id != port {
+                    return;
+                }
+                let Some(Ok(proxy)) = weak.upgrade().map(|registry| registry.bind::<Port, _>(global)) else { return };
+                let answer = answer.clone();
+                let listener = proxy
+                    .add_listener_local()
+                    .param(move |_, id, _, _, param| {
+                        if id == spa::param::ParamType::Latency
+                            && let Some(path) =
+                                param.and_then(|param| PathLatency::parse(param, spa::sys::SPA_DIRECTION_INPUT))
+                        {
+                            answer.set(path);
+                        }
+                    })
+                    .register();
+                proxy.enum_params(0, Some(spa::param::ParamType::Latency), 0, u32::MAX);
+                *kept.borrow_mut() = Some((listener, proxy));
+            })
+            .register();
+        // The first answer comes after the globals, the second after the port's parameters.
+        for _ in 0..2 {
+            self.sync()?;
+            wait_until(client, notes, timeout, |note| matches!(note, Note::Synced))?;
+        }
+        drop(bound.borrow_mut().take());
+        Ok(found.get())
+    }
+
+    /// Asks for [`Note::Synced`].
+    fn sync(&self) -> Result<(), OutputError> {
+        self.core.sync(0).map(drop).map_err(|error| OutputError::Unreachable(error.to_string()))
+    }
+}
+
+/// Runs the loop until `wanted` says yes to a note.
+///
+/// # Errors
+/// [`OutputError::NoAnswer`] after `timeout`, [`OutputError::Unreachable`] when the connection breaks.
+pub(crate) fn wait_until(
+    client: &Client,
+    notes: &Notes,
+    timeout: Duration,
+    mut wanted: impl FnMut(&Note) -> bool,
+) -> Result<(), OutputError> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        loop {
+            let Some(note) = notes.borrow_mut().pop_front() else { break };
+            if wanted(&note) {
+                return Ok(());
+            }
+            if let Note::Lost(reason) = note {
+                return Err(OutputError::Unreachable(reason));
+            }
+        }
+        let now = Instant::now();
+        if now >= deadline {
+            return Err(OutputError::NoAnswer(timeout));
+        }
+        // Whole milliseconds, rounded up, so that it does not spin at the end.
+        let left = deadline.duration_since(now) + Duration::from_millis(1);
+        client.main_loop.loop_().iterate(pw::loop_::Timeout::Finite(left));
     }
 }
 

@@ -108,7 +108,6 @@ impl Graph {
     }
 
     /// An input port of this sink; any of them reports the sink's latency.
-    #[allow(dead_code, reason = "for the recorder")]
     pub fn port_of(&self, sink: u32) -> Option<u32> {
         self.ports.iter().find(|(_, node)| **node == sink).map(|(id, _)| *id)
     }

@@ -26,7 +26,7 @@ const NS_PER_S: f64 = 1e9;
 
 /// One cycle of the graph, as its driver scheduled it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Cycle {
+pub(crate) struct Cycle {
     /// When the cycle was scheduled to start: CLOCK_MONOTONIC, ns.
     pub nsec: i64,
     /// Frames a second of the graph, Hz. Never 0.

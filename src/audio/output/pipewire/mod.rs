@@ -24,14 +24,22 @@ mod worker;
 
 pub use graph::DUMMY_SINK;
 
+/// What recording a sink shares with playing to it.
+pub(crate) mod recording {
+    pub(crate) use super::connection::{Client, Note, Notes, wait_until};
+    pub(crate) use super::heard::PathLatency;
+    pub(crate) use super::shared::PositionCell;
+    pub(crate) use super::stream::format_pod;
+}
+
 use super::Renderer;
 use super::{Device, EVENT_CAPACITY, MAX_CHANNELS, Output, OutputConfig, OutputCounters, OutputError, OutputEvent};
-use connection::{Client, Note, Notes};
+use connection::{Client, Note, Notes, wait_until};
 use pipewire as pw;
 use shared::Shared;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use worker::{Command, Setup};
 
 /// A server on the same host answers within milliseconds; a host under load may take a second.
@@ -138,37 +146,11 @@ pub fn list_devices(server: Option<&str>) -> Result<Vec<Device>, OutputError> {
     Ok(devices)
 }
 
-/// Runs the loop until `wanted` says yes to a note.
-pub(crate) fn wait_until(
-    client: &Client,
-    notes: &Notes,
-    timeout: Duration,
-    mut wanted: impl FnMut(&Note) -> bool,
-) -> Result<(), OutputError> {
-    let deadline = Instant::now() + timeout;
-    loop {
-        loop {
-            let Some(note) = notes.borrow_mut().pop_front() else { break };
-            if wanted(&note) {
-                return Ok(());
-            }
-            if let Note::Lost(reason) = note {
-                return Err(OutputError::Unreachable(reason));
-            }
-        }
-        let now = Instant::now();
-        if now >= deadline {
-            return Err(OutputError::NoAnswer(timeout));
-        }
-        let left = deadline.duration_since(now) + Duration::from_millis(1);
-        client.main_loop.loop_().iterate(pw::loop_::Timeout::Finite(left));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::audio::output::Block;
+    use std::time::Instant;
 
     struct Silence;
 

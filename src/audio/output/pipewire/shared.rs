@@ -15,7 +15,7 @@ const LATENCY_READ_TRIES: u32 = 8;
 /// PipeWire tells of a new area (or none) before it unmaps the old one. The real-time thread marks that it reads;
 /// [`Self::set`] waits for the mark to go, so the old area is never read after `set` returned.
 #[derive(Debug, Default)]
-pub(super) struct PositionCell {
+pub(crate) struct PositionCell {
     area: AtomicPtr<spa::sys::spa_io_position>,
     reading: AtomicBool,
 }

@@ -212,7 +212,7 @@ impl Worker<'_> {
     fn note(&mut self, note: Note) {
         match note {
             Note::Ready => self.ready = true,
-            Note::Graph => {}
+            Note::Graph | Note::Synced => {}
             Note::Lost(reason) => {
                 self.close();
                 self.connection = None;
