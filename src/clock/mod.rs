@@ -5,11 +5,15 @@
 //! on the sender and on every receiver.
 
 mod epoch;
+mod filter;
 mod line;
+mod mapping;
 mod shared;
 mod spec;
 
 pub use epoch::{NTP_UNIX_OFFSET, NtpTime, monotonic_ns, ntp_to_unix_ns, unix_to_ntp_ns};
+pub use filter::{ClockFilter, FilterConfig};
 pub use line::{ClockLine, LinePublisher, LineReader, clock_line};
+pub use mapping::ClockMapping;
 pub use shared::{ClockError, ClockStatus, Observation, SharedClock};
 pub use spec::{ClockSpec, ClockSpecError, NTP_PORT};
