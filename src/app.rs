@@ -1,8 +1,8 @@
 //! From the command line to a running room.
 
-use crate::cli::{Cli, PlayArgs};
+use crate::cli::{Cli, PlayArgs, Subcommand};
 use crate::engine::{AudioOutput, Credentials, EngineConfig, EngineError, Secret, StreamUrl, VideoOutput, exit};
-use crate::{headless, logging};
+use crate::{headless, logging, measure};
 use clap::Parser;
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,6 +22,15 @@ pub fn run() -> ExitCode {
         }
     };
     logging::init(cli.play.verbose);
+    if let Some(Subcommand::Measure(args)) = &cli.command {
+        return ExitCode::from(match measure::run(args) {
+            Ok(outcome) => outcome.code(),
+            Err(error) => {
+                eprintln!("unisono: {error:#}");
+                exit::PLAYING
+            }
+        });
+    }
     let code = match play(cli.play) {
         Ok(code) => code,
         Err(error) => {

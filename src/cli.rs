@@ -30,7 +30,10 @@ Exit codes: 0 ended as asked, 1 failure while playing, 2 wrong usage, 3 cannot c
 
 /// Everything but playing.
 #[derive(Debug, clap::Subcommand)]
-pub enum Subcommand {}
+pub enum Subcommand {
+    /// Measure how well rooms are synchronized, from what their sinks really play
+    Measure(crate::measure::Args),
+}
 
 /// How to play.
 #[derive(Debug, Args)]

@@ -139,7 +139,7 @@ pub fn skew(a: &Recording, b: &Recording, windows: &Windows) -> Result<Series, C
     // What to add to a's monotonic time to get b's: constant on one host, drifting slowly between two.
     let b_offset = |at: i64| {
         let in_a = in_base(a, base, origin, at);
-        // b's clock line runs nearly at the rate of its monotonic clock: two steps find the inverse to below 1 ns.
+        // b's shared clock runs nearly at the rate of its monotonic clock: a few steps find the inverse to below 1 ns.
         let mut guess = b_start;
         for _ in 0..3 {
             guess += in_a - in_base(b, base, origin, guess);
@@ -214,7 +214,7 @@ fn samples(length: Duration, rate: u32) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::clock_line::ClockLine;
+    use super::super::clock_history::ClockHistory;
     use super::super::recording::tests::record;
     use super::*;
     use crate::programme::Sound;
@@ -281,12 +281,12 @@ mod tests {
         assert!(matches!(skew(&a, &b, &windows()), Err(CompareError::NoCommonTime(..))));
         // The monotonic clock of b is 1000 s ahead and 50 ppm fast.
         let start = 3_900_000_000_000_000_000u64;
-        a.about.clock = ClockLine::new(vec![(5_000_000_000, start), (9_000_000_000, start + 4_000_000_000)]);
+        a.about.clock = ClockHistory::new(vec![(5_000_000_000, start), (9_000_000_000, start + 4_000_000_000)]);
         for mark in &mut b.about.marks {
             let elapsed = mark.time_ns - 5_000_000_000;
             mark.time_ns = 1_005_000_000_000 + elapsed + elapsed / 20_000;
         }
-        b.about.clock = ClockLine::new(vec![(1_005_000_000_000, start), (1_009_000_200_000, start + 4_000_000_000)]);
+        b.about.clock = ClockHistory::new(vec![(1_005_000_000_000, start), (1_009_000_200_000, start + 4_000_000_000)]);
         let series = skew(&a, &b, &windows()).unwrap();
         assert!(series.points.len() >= 4, "{series:?}");
         for point in &series.points {
@@ -306,7 +306,7 @@ mod tests {
                 Err(CompareError::NoClock(_))
             ));
             let start = 3_900_000_007_250_000_000;
-            room.about.clock = ClockLine::new(vec![(5_000_000_000, start), (6_000_000_000, start + 1_000_000_000)]);
+            room.about.clock = ClockHistory::new(vec![(5_000_000_000, start), (6_000_000_000, start + 1_000_000_000)]);
             let series = absolute(&room, &programme, Duration::from_secs(1), &windows()).unwrap();
             assert!(series.points.len() >= 8 && series.bad == 0, "{series:?}");
             for point in &series.points {

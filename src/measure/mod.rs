@@ -13,7 +13,7 @@
 //! What is measured is the device's digital output at the time at which the device says that it is heard. What neither
 //! the device nor PipeWire know of (converters, HDMI receivers, loudspeakers, the air) is not in it.
 
-pub mod clock_line;
+pub mod clock_history;
 pub mod compare;
 pub mod correlate;
 #[cfg(feature = "pipewire")]
@@ -30,7 +30,6 @@ use compare::Windows;
 use recording::Recording;
 use report::{Report, RoomReport, SkewReport};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// The most rooms that are measured at once: each has a thread and its samples in memory.
@@ -102,11 +101,11 @@ pub enum Outcome {
 impl Outcome {
     /// 0 measured, 4 beyond the limit (as a room that is not in sync), 6 sound not found. (1 is an error, 2 wrong
     /// usage.)
-    pub fn exit_code(self) -> ExitCode {
+    pub fn code(self) -> u8 {
         match self {
-            Self::Measured => ExitCode::SUCCESS,
-            Self::NotFound => ExitCode::from(6),
-            Self::BeyondLimit => ExitCode::from(4),
+            Self::Measured => 0,
+            Self::NotFound => 6,
+            Self::BeyondLimit => 4,
         }
     }
 }
@@ -195,7 +194,7 @@ fn record(args: &Args) -> anyhow::Result<Vec<Recording>> {
             gst::init().context("GStreamer cannot be started")?;
             let clock = SharedClock::start(spec)?;
             let gst = clock.wait_for_sync(CLOCK_TIMEOUT)?;
-            Some((clock, clock_line::ClockReader::start(gst)?))
+            Some((clock, clock_history::ClockReader::start(gst)?))
         }
     };
     let length = args.skip + args.length + WINDOW_SPARE;
@@ -274,7 +273,7 @@ mod tests {
         for (room, late) in [("a", 0.0), ("b", 0.001)] {
             let mut recording = recording::tests::record(room, 48_000, 3.0, 0.0, |time| sound(time + 1.0 - late));
             recording.about.clock =
-                clock_line::ClockLine::new(vec![(5_000_000_000, 3_900_000_001_000_000_000 + 1_000_000_000)]);
+                clock_history::ClockHistory::new(vec![(5_000_000_000, 3_900_000_001_000_000_000 + 1_000_000_000)]);
             recording.save(&dir.path().join(format!("{room}.rec"))).unwrap();
         }
         let path = |name: &str| dir.path().join(name).display().to_string();

@@ -1,12 +1,16 @@
 //! Records what one PipeWire sink plays, with the driver's scheduled time of every cycle.
 //!
-//! Each room has its own connection: two monitors that are joined in one graph are a whole quantum apart, depending on
-//! which sink drives the graph, and that would be an error of the measurement.
+//! Which cycle do the samples of a monitor belong to? A sink that drives its graph takes what was rendered for a cycle at
+//! the end of it, but its followers, the recorder among them, are started when the cycle starts: they get what the sink
+//! took in the cycle before. A sink that follows another driver has run before its recorder, in the same cycle. (Shown
+//! by playing to a recorder that is itself the sink: it gets the samples in the cycle for which they were rendered.) So
+//! samples from the monitor of a driver are given the time of the cycle before. Each room has its own connection; two
+//! monitors in one graph, only one of which can drive, would be a whole cycle apart without this.
 
 use super::recording::{About, Mark, Recording};
 use crate::audio::output::OutputError;
 use crate::audio::output::pipewire::recording::{
-    Client, Note, Notes, PathLatency, PositionCell, format_pod, wait_until,
+    Client, Cycle, Note, Notes, PathLatency, PositionCell, format_pod, wait_until,
 };
 use pipewire as pw;
 use pw::spa;
@@ -46,7 +50,10 @@ pub enum RecordError {
 struct Tape {
     samples: Vec<f32>,
     marks: Vec<Mark>,
-    quantum: u32,
+    /// The last cycle.
+    last: Option<Cycle>,
+    /// The sink's number in the graph.
+    sink: u32,
     position: Arc<PositionCell>,
     state: Arc<State>,
     /// Where it is left when the stream is closed.
@@ -82,17 +89,29 @@ impl Tape {
         // SAFETY: every bit pattern is a valid f32.
         let (_, samples, _) = unsafe { bytes.align_to::<f32>() };
         self.state.rate.store(cycle.rate, Ordering::Relaxed);
-        self.quantum = cycle.duration;
+        let time_ns = played_at(&cycle, self.last.replace(cycle), self.sink);
         if self.samples.capacity() - self.samples.len() < samples.len() || self.marks.len() == self.marks.capacity() {
             self.state.full.store(true, Ordering::Release);
             return;
         }
-        self.marks.push(Mark { time_ns: cycle.nsec, first: self.samples.len() as u64 });
+        self.marks.push(Mark { time_ns, first: self.samples.len() as u64 });
         self.samples.extend_from_slice(samples);
     }
 }
 
-/// Records the sink for so long; the clock line is left empty.
+/// When the samples that a recorder gets in this cycle were due: CLOCK_MONOTONIC, ns. See above.
+fn played_at(cycle: &Cycle, last: Option<Cycle>, sink: u32) -> i64 {
+    if cycle.driver != sink {
+        return cycle.nsec;
+    }
+    match last {
+        Some(last) if last.driver == sink && last.position + u64::from(last.duration) == cycle.position => last.nsec,
+        // The first one, or after one that was missed.
+        _ => cycle.nsec - i64::from(cycle.duration) * 1_000_000_000 / i64::from(cycle.rate),
+    }
+}
+
+/// Records the sink for so long; the clock history is left empty.
 ///
 /// # Errors
 /// [`RecordError`].
@@ -112,7 +131,7 @@ pub fn record(server: Option<&str>, sink: &str, length: Duration) -> Result<Reco
     let latency = connection.latency_of(&client, &notes, node, ANSWER_TIMEOUT)?;
     let mut rate = hint;
     for _ in 0..RATE_TRIES {
-        match take(&client, &connection.core, sink, rate, length)? {
+        match take(&client, &connection.core, (node, sink), rate, length)? {
             Take::Done(tape) => return Ok(recording(sink, rate, latency, tape)),
             Take::OtherRate(other) => rate = other,
         }
@@ -128,7 +147,7 @@ enum Take {
 fn take(
     client: &Client,
     core: &pw::core::CoreRc,
-    sink: &str,
+    (node, sink): (u32, &str),
     rate: u32,
     length: Duration,
 ) -> Result<Take, RecordError> {
@@ -147,7 +166,8 @@ fn take(
     let tape = Tape {
         samples: Vec::with_capacity(capacity),
         marks: Vec::with_capacity(capacity / QUANTUM_MIN),
-        quantum: 0,
+        last: None,
+        sink: node,
         position: position.clone(),
         state: state.clone(),
         home: Arc::clone(&home),
@@ -230,7 +250,7 @@ fn recording(room: &str, rate: u32, latency: PathLatency, tape: Tape) -> Recordi
     let about = About {
         room: room.into(),
         rate,
-        latency_ns: latency.ns_at(rate, tape.quantum),
+        latency_ns: tape.last.map_or(0, |cycle| latency.ns_at(rate, cycle.duration)),
         boot: boot_id(Path::new("/proc/sys/kernel/random/boot_id")),
         marks: tape.marks,
         ..About::default()
@@ -241,4 +261,30 @@ fn recording(room: &str, rate: u32, latency: PathLatency, tape: Tape) -> Recordi
 /// What the kernel calls this boot. A host that hides it gives an empty name, which is its own.
 fn boot_id(path: &Path) -> String {
     std::fs::read_to_string(path).map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cycle(number: u64) -> Cycle {
+        Cycle {
+            nsec: 1_000_000_000 + number as i64 * 10_000_000 + 7,
+            rate: 48_000,
+            duration: 480,
+            position: number * 480,
+            driver_delay: 0,
+            driver: 31,
+        }
+    }
+
+    #[test]
+    fn the_monitor_of_a_driver_is_one_cycle_behind() {
+        assert_eq!(played_at(&cycle(5), Some(cycle(4)), 99), cycle(5).nsec);
+        assert_eq!(played_at(&cycle(5), Some(cycle(4)), 31), cycle(4).nsec);
+        let corrected = Cycle { nsec: cycle(4).nsec + 3_000, ..cycle(4) };
+        assert_eq!(played_at(&cycle(5), Some(corrected), 31), corrected.nsec);
+        assert_eq!(played_at(&cycle(5), Some(cycle(2)), 31), cycle(4).nsec);
+        assert_eq!(played_at(&cycle(5), None, 31), cycle(4).nsec);
+    }
 }

@@ -1,6 +1,6 @@
 //! What a room played, and when each part of it was heard.
 
-use super::clock_line::ClockLine;
+use super::clock_history::ClockHistory;
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
@@ -56,7 +56,7 @@ pub struct About {
     /// Ascending.
     pub marks: Vec<Mark>,
     /// The shared clock, when one was given.
-    pub clock: ClockLine,
+    pub clock: ClockHistory,
 }
 
 /// A recording of one room, mono.
@@ -299,7 +299,7 @@ pub(super) mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("den.rec");
         let mut recording = record("den", 44_100, 0.5, 10.0, |time| time.sin() as f32);
-        recording.about.clock = ClockLine::new(vec![(1, 2), (3, 4)]);
+        recording.about.clock = ClockHistory::new(vec![(1, 2), (3, 4)]);
         recording.save(&path).unwrap();
         assert_eq!(Recording::load(&path).unwrap(), recording);
 

@@ -3,6 +3,7 @@
 use super::heard::{self, Cycle, PathLatency};
 use super::shared::Shared;
 use crate::audio::output::{Block, Renderer};
+use crate::published::Subscriber;
 use pipewire::stream::Stream;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,11 +23,17 @@ pub(super) struct Callback {
     /// The stream's own rate, Hz.
     rate: u32,
     timeline: Timeline,
-    latency: PathLatency,
+    latency: Subscriber<PathLatency>,
 }
 
 impl Callback {
-    pub fn new(home: &RendererHome, shared: &Arc<Shared>, channels: u32, rate: u32) -> Self {
+    pub fn new(
+        home: &RendererHome,
+        shared: &Arc<Shared>,
+        latency: Subscriber<PathLatency>,
+        channels: u32,
+        rate: u32,
+    ) -> Self {
         let renderer = home.lock().unwrap_or_else(PoisonError::into_inner).take();
         Self {
             renderer,
@@ -35,7 +42,7 @@ impl Callback {
             channels: channels.max(1) as usize,
             rate,
             timeline: Timeline::default(),
-            latency: PathLatency::default(),
+            latency,
         }
     }
 
@@ -74,17 +81,15 @@ impl Callback {
             samples.fill(0.0);
             return;
         };
-        if let Some(latency) = self.shared.latency.read() {
-            self.latency = latency;
-        }
+        let path = self.latency.latest();
         let converter_frames = stream.time().map_or(0, |time| time.buffered());
-        let heard_at = heard::heard_at(&cycle, &self.latency, converter_frames, self.rate);
+        let heard_at = heard::heard_at(&cycle, &path, converter_frames, self.rate);
         renderer.render(Block { samples, channels: self.channels, rate: self.rate, heard_at });
-        self.report(&cycle);
+        self.report(&cycle, &path);
     }
 
     /// Counts, and wakes the output's own thread when there is news.
-    fn report(&mut self, cycle: &Cycle) {
+    fn report(&mut self, cycle: &Cycle, path: &PathLatency) {
         let shared = &*self.shared;
         let mut news = false;
         if !shared.running.load(Ordering::Relaxed) {
@@ -107,7 +112,7 @@ impl Callback {
                 }
             }
         }
-        let latency_ns = heard::latency_ns(cycle, &self.latency);
+        let latency_ns = heard::latency_ns(cycle, path);
         news |= shared.rate.swap(cycle.rate, Ordering::Relaxed) != cycle.rate;
         news |= shared.quantum.swap(cycle.duration, Ordering::Relaxed) != cycle.duration;
         shared.latency_ns.store(latency_ns, Ordering::Relaxed);

@@ -18,6 +18,7 @@
 //! What no figure contains: what is behind the device's buffer (converters, HDMI receivers, loudspeakers). That is what
 //! the user's output latency is for.
 
+use crate::published::{WORDS, Words};
 use pipewire::spa;
 use spa::pod::Pod;
 use spa::utils::Id;
@@ -87,6 +88,18 @@ impl PathLatency {
 
     fn is_reported(&self) -> bool {
         *self != Self::default()
+    }
+}
+
+impl Words for PathLatency {
+    fn pack(&self) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        words[..3].copy_from_slice(&[self.quanta.to_bits().into(), self.frames.to_bits().into(), self.ns as u64]);
+        words
+    }
+
+    fn unpack(words: &[u64; WORDS]) -> Self {
+        Self { quanta: f32::from_bits(words[0] as u32), frames: f32::from_bits(words[1] as u32), ns: words[2] as i64 }
     }
 }
 
@@ -191,6 +204,12 @@ mod tests {
         let expected = PathLatency { quanta: 1.5, frames: 100.5, ns: 5 };
         assert_eq!(PathLatency::parse(pod, spa::sys::SPA_DIRECTION_INPUT), Some(expected));
         assert_eq!(PathLatency::parse(pod, spa::sys::SPA_DIRECTION_OUTPUT), None);
+    }
+
+    #[test]
+    fn comes_through_publication_unchanged() {
+        let path = PathLatency { quanta: 1.5, frames: -0.25, ns: -7 };
+        assert_eq!(PathLatency::unpack(&path.pack()), path);
     }
 
     #[test]

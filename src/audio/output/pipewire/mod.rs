@@ -27,7 +27,7 @@ pub use graph::DUMMY_SINK;
 /// What recording a sink shares with playing to it.
 pub(crate) mod recording {
     pub(crate) use super::connection::{Client, Note, Notes, wait_until};
-    pub(crate) use super::heard::PathLatency;
+    pub(crate) use super::heard::{Cycle, PathLatency};
     pub(crate) use super::shared::PositionCell;
     pub(crate) use super::stream::format_pod;
 }

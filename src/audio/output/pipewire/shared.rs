@@ -1,14 +1,11 @@
 //! What the real-time thread and the output's own thread share. Neither ever waits for the other, except the own
 //! thread for the few instructions in which the real-time thread reads the graph's position.
 
-use super::heard::{Cycle, PathLatency};
+use super::heard::Cycle;
 use crate::audio::output::{OutputCounters, OutputError};
 use pipewire::spa;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
-
-/// How often a reader of [`LatencyCell`] tries again while the value is being written, before it takes the last one.
-const LATENCY_READ_TRIES: u32 = 8;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// The graph's position, in memory that the sound server maps, moves and unmaps.
 ///
@@ -55,46 +52,6 @@ impl PositionCell {
     }
 }
 
-/// The latency of the path to the sink: written by the output's own thread, read by the real-time thread.
-#[derive(Debug, Default)]
-pub(super) struct LatencyCell {
-    /// Odd while the value is being written.
-    version: AtomicU32,
-    quanta: AtomicU32,
-    frames: AtomicU32,
-    ns: AtomicI64,
-}
-
-impl LatencyCell {
-    /// For one writer.
-    pub fn write(&self, latency: PathLatency) {
-        let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version.wrapping_add(1), Ordering::Relaxed);
-        fence(Ordering::Release);
-        self.quanta.store(latency.quanta.to_bits(), Ordering::Relaxed);
-        self.frames.store(latency.frames.to_bits(), Ordering::Relaxed);
-        self.ns.store(latency.ns, Ordering::Relaxed);
-        self.version.store(version.wrapping_add(2), Ordering::Release);
-    }
-
-    /// `None` when it was being written at every try: then the reader's last value still holds.
-    pub fn read(&self) -> Option<PathLatency> {
-        for _ in 0..LATENCY_READ_TRIES {
-            let before = self.version.load(Ordering::Acquire);
-            let latency = PathLatency {
-                quanta: f32::from_bits(self.quanta.load(Ordering::Relaxed)),
-                frames: f32::from_bits(self.frames.load(Ordering::Relaxed)),
-                ns: self.ns.load(Ordering::Relaxed),
-            };
-            fence(Ordering::Acquire);
-            if before.is_multiple_of(2) && before == self.version.load(Ordering::Relaxed) {
-                return Some(latency);
-            }
-        }
-        None
-    }
-}
-
 /// Wakes the output's own thread; writing to it is one system call that never blocks.
 #[derive(Debug)]
 pub(super) struct Wake(OwnedFd);
@@ -132,7 +89,6 @@ impl Wake {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub position: PositionCell,
-    pub latency: LatencyCell,
     pub wake: Wake,
     /// Whether the real-time thread has told of its first block; cleared by the own thread to be told again.
     pub running: AtomicBool,
@@ -152,7 +108,6 @@ impl Shared {
     pub fn new() -> Result<Self, OutputError> {
         Ok(Self {
             position: PositionCell::default(),
-            latency: LatencyCell::default(),
             wake: Wake::new()?,
             running: AtomicBool::new(false),
             rate: AtomicU32::new(0),
@@ -178,24 +133,6 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn latency_is_read_whole_while_it_is_written() {
-        let cell = LatencyCell::default();
-        std::thread::scope(|scope| {
-            let writer = scope.spawn(|| {
-                for value in 1..=20_000i16 {
-                    cell.write(PathLatency { quanta: value.into(), frames: value.into(), ns: value.into() });
-                }
-            });
-            while !writer.is_finished() {
-                if let Some(seen) = cell.read() {
-                    assert!(seen.quanta == seen.frames && seen.ns == seen.quanta as i64, "{seen:?}");
-                }
-            }
-        });
-        assert_eq!(cell.read().map(|seen| seen.ns), Some(20_000));
-    }
 
     #[test]
     fn position_is_not_read_after_it_was_taken_away() {

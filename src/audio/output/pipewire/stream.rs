@@ -5,6 +5,7 @@ use super::connection::{Note, Notes};
 use super::heard::PathLatency;
 use super::shared::Shared;
 use crate::audio::output::{MAX_CHANNELS, OutputError};
+use crate::published::published;
 use pipewire::{self as pw, core::CoreRc, spa};
 use pw::stream::{StreamFlags, StreamListener, StreamRc};
 use spa::param::audio::{AudioFormat, AudioInfoRaw};
@@ -60,8 +61,8 @@ impl OpenStream {
         }
         let stream = StreamRc::new(core.clone(), &config.name, properties).map_err(failed)?;
 
-        shared.latency.write(PathLatency::default());
-        let (io, latency, state_notes, latency_notes) = (shared.clone(), shared.clone(), notes.clone(), notes.clone());
+        let (mut publisher, latency) = published(PathLatency::default());
+        let (io, state_notes, latency_notes) = (shared.clone(), notes.clone(), notes.clone());
         // Two listeners: what the real-time thread owns is never touched by the callbacks of this thread.
         let control = stream
             .add_local_listener_with_user_data(())
@@ -71,7 +72,7 @@ impl OpenStream {
                     && let Some(param) = param
                     && let Some(path) = PathLatency::parse(param, spa::sys::SPA_DIRECTION_INPUT)
                 {
-                    latency.latency.write(path);
+                    publisher.publish(path);
                     latency_notes.borrow_mut().push_back(Note::Latency(number, path));
                 }
             })
@@ -87,7 +88,7 @@ impl OpenStream {
             .register()
             .map_err(failed)?;
         let process = stream
-            .add_local_listener_with_user_data(Callback::new(home, shared, config.channels, config.rate))
+            .add_local_listener_with_user_data(Callback::new(home, shared, latency, config.channels, config.rate))
             .process(|stream, callback| callback.process(stream))
             .register()
             .map_err(failed)?;

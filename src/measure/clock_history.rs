@@ -1,5 +1,6 @@
 //! The shared clock beside CLOCK_MONOTONIC while a recording runs.
 
+use crate::clock::monotonic_ns;
 use gst::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -16,11 +17,11 @@ const TRIES: usize = 7;
 /// Pairs (CLOCK_MONOTONIC, shared clock), both in ns, the second since 1900; ascending.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct ClockLine {
+pub struct ClockHistory {
     pairs: Vec<(i64, u64)>,
 }
 
-impl ClockLine {
+impl ClockHistory {
     /// From readings, in any order.
     pub fn new(mut pairs: Vec<(i64, u64)>) -> Self {
         pairs.sort_unstable();
@@ -74,13 +75,14 @@ impl ClockReader {
     }
 
     /// Ends the readings.
-    pub fn finish(self) -> ClockLine {
+    pub fn finish(self) -> ClockHistory {
         self.stop.store(true, Ordering::Relaxed);
-        ClockLine::new(self.thread.join().unwrap_or_default())
+        ClockHistory::new(self.thread.join().unwrap_or_default())
     }
 }
 
-fn read(clock: &gst::Clock) -> Option<(i64, u64)> {
+/// Both clocks at one moment, to some 0.1 µs on an idle host; `None` never happens in practice.
+pub fn read(clock: &gst::Clock) -> Option<(i64, u64)> {
     (0..TRIES)
         .map(|_| {
             let before = monotonic_ns();
@@ -92,28 +94,20 @@ fn read(clock: &gst::Clock) -> Option<(i64, u64)> {
         .map(|(_, pair)| pair)
 }
 
-/// CLOCK_MONOTONIC, ns.
-pub(super) fn monotonic_ns() -> i64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes into one timespec of ours; CLOCK_MONOTONIC always exists on Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    time.tv_sec * 1_000_000_000 + time.tv_nsec
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn goes_through_its_readings_and_on_beyond_them() {
-        let line = ClockLine::new(vec![(2_000, 12_100), (1_000, 11_000), (3_000, 13_100)]);
+        let line = ClockHistory::new(vec![(2_000, 12_100), (1_000, 11_000), (3_000, 13_100)]);
         assert_eq!(line.shared_at(1_000), Some(11_000));
         assert_eq!(line.shared_at(1_500), Some(11_550));
         assert_eq!(line.shared_at(2_500), Some(12_600));
         assert_eq!(line.shared_at(500), Some(10_500));
         assert_eq!(line.shared_at(3_500), Some(13_600));
-        assert_eq!(ClockLine::default().shared_at(0), None);
-        assert_eq!(ClockLine::new(vec![(0, 5)]).shared_at(-10), None);
+        assert_eq!(ClockHistory::default().shared_at(0), None);
+        assert_eq!(ClockHistory::new(vec![(0, 5)]).shared_at(-10), None);
     }
 
     #[test]
