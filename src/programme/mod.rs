@@ -112,7 +112,7 @@ pub struct Programme {
 }
 
 impl Programme {
-    /// Computes one period (some 50 ms at 48 kHz with an optimized build).
+    /// Computes one period (well below half a second at 48 kHz).
     ///
     /// # Errors
     /// [`ProgrammeError::UnsupportedRate`] unless `rate` (Hz) is a multiple of 50 from [`RATE_MIN`] to [`RATE_MAX`]:
