@@ -23,6 +23,7 @@
 
 pub mod music;
 pub mod noise;
+pub mod picture;
 pub mod tick;
 
 use crate::clock::NtpTime;
