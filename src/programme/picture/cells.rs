@@ -107,7 +107,7 @@ mod tests {
     fn the_check_is_the_usual_crc_8() {
         // The check value of CRC-8/SMBUS for "123456789" is 0xF4; seven bytes of it by the same rule, computed bit by
         // bit in another way: the remainder of the polynomial division.
-        let time = 0x3132_3334_3536_3u64; // "123456" and half a byte
+        let time = 0x3_1323_3343_5363; // "123456" and half a byte
         let mut remainder = u128::from(time) << 12;
         for bit in (8..72).rev() {
             if remainder >> bit & 1 == 1 {

@@ -125,7 +125,11 @@ pub struct UnsupportedSize {
 /// [`UnsupportedSize`] unless both are even and within [`WIDTH_MIN`], [`HEIGHT_MIN`] and [`SIZE_MAX`].
 pub fn check_size(width: u32, height: u32) -> Result<(), UnsupportedSize> {
     let fits = (WIDTH_MIN..=SIZE_MAX).contains(&width) && (HEIGHT_MIN..=SIZE_MAX).contains(&height);
-    if fits && width % 2 == 0 && height % 2 == 0 { Ok(()) } else { Err(UnsupportedSize { width, height }) }
+    if fits && width.is_multiple_of(2) && height.is_multiple_of(2) {
+        Ok(())
+    } else {
+        Err(UnsupportedSize { width, height })
+    }
 }
 
 impl Painter {
