@@ -211,10 +211,11 @@ fn rest_while_unwanted(source: &gst::Pad, payloader: &gst::Element) {
     });
 }
 
-/// Whether the rtpbin that `pad` is linked to has something linked to its other side: `send_rtp_sink_N` comes out at
-/// `send_rtp_src_N`.
+/// Whether the rtpbin that `pad` is linked to, through the wall of its bin, has something linked to its other side:
+/// `send_rtp_sink_N` comes out at `send_rtp_src_N`.
 fn leads_on(pad: &gst::Pad) -> bool {
-    let Some(peer) = pad.peer() else { return false };
+    let inside = pad.peer().and_then(|inside| inside.parent());
+    let Some(peer) = inside.and_downcast::<gst::GhostPad>().and_then(|wall| wall.peer()) else { return false };
     let way_out = peer.name().replace("_sink_", "_src_");
     peer.parent_element().and_then(|rtpbin| rtpbin.static_pad(&way_out)).is_some_and(|pad| pad.is_linked())
 }
