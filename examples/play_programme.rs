@@ -5,7 +5,6 @@
 //! cargo run --release --example play_programme -- --device kitchen --seconds 60
 //! ```
 
-use anyhow::Context;
 use clap::Parser;
 use gst::prelude::*;
 use std::time::{Duration, Instant};
@@ -13,8 +12,7 @@ use unisono::audio::config::SteerConfig;
 use unisono::audio::output::pipewire::PipeWireOutput;
 use unisono::audio::output::{Output, OutputConfig, OutputEvent};
 use unisono::audio::{Controls, Feed, Ring, SteeredRenderer};
-use unisono::clock::{ClockLine, ClockSpec, SharedClock, clock_line};
-use unisono::measure::clock_history::read;
+use unisono::clock::{ClockMapping, ClockSpec, SharedClock};
 use unisono::programme::{Programme, Sound, index_at_or_after, time_of_index};
 
 /// Between two buffers; what a sender captures meanwhile is written at once.
@@ -58,10 +56,10 @@ fn main() -> anyhow::Result<()> {
     let config = SteerConfig::default();
     let samples = config.ring_seconds * f64::from(args.rate) * f64::from(CHANNELS);
     let ring = Ring::new(samples as usize, config.fade);
-    let (mut line, line_reader) = clock_line();
+    let mapping = ClockMapping::start(&shared)?;
     let controls = Controls::new();
     controls.set_playout_latency(i64::from(args.latency) * 1_000_000);
-    let renderer = SteeredRenderer::new(&config, &ring, line_reader, &controls);
+    let renderer = SteeredRenderer::new(&config, &ring, mapping.reader(), &controls);
     let (mut stats, interpolators) = (renderer.stats(), renderer.interpolators());
 
     let output_config = OutputConfig {
@@ -78,9 +76,7 @@ fn main() -> anyhow::Result<()> {
     let start = Instant::now();
     let mut report = start + REPORT;
     while start.elapsed().as_secs_f64() < args.seconds {
-        let (monotonic, now) = read(&clock).context("the clock cannot be read")?;
-        line.publish(Some(ClockLine { monotonic, shared: now as i64, rate: 0.0 }));
-        let until = index_at_or_after(now, args.rate);
+        let until = index_at_or_after(clock.time().nseconds(), args.rate);
         buffer.clear();
         buffer.extend((next..until).flat_map(|index| [programme.sample(index); CHANNELS as usize]));
         if !buffer.is_empty() {

@@ -15,8 +15,7 @@ use unisono::audio::config::SteerConfig;
 use unisono::audio::output::OutputConfig;
 use unisono::audio::output::pipewire::PipeWireOutput;
 use unisono::audio::{Controls, Feed, Ring, SteeredRenderer};
-use unisono::clock::{ClockLine, ClockSpec, SharedClock, clock_line};
-use unisono::measure::clock_history::read;
+use unisono::clock::{ClockMapping, ClockSpec, SharedClock};
 use unisono::programme::{Programme, Sound, index_at_or_after, time_of_index};
 
 /// Of the stream, whatever the graph's is.
@@ -32,14 +31,15 @@ struct Room {
 
 impl Room {
     fn play(server: &Server, device: &str, programme: &Programme, late_us: i64) -> Self {
-        let clock = SharedClock::start(&ClockSpec::System).unwrap().wait_for_sync(Duration::ZERO).unwrap();
+        let shared = SharedClock::start(&ClockSpec::System).unwrap();
+        let clock = shared.wait_for_sync(Duration::ZERO).unwrap();
+        let mapping = ClockMapping::start(&shared).unwrap();
         let config = SteerConfig::default();
         let ring = Ring::new((config.ring_seconds * f64::from(RATE)) as usize * 2, config.fade);
-        let (mut line, reader) = clock_line();
         let controls = Controls::new();
         controls.set_playout_latency(LATENCY_MS * 1_000_000);
         controls.set_delay(late_us * 1_000);
-        let renderer = SteeredRenderer::new(&config, &ring, reader, &controls);
+        let renderer = SteeredRenderer::new(&config, &ring, mapping.reader(), &controls);
         renderer.interpolators().prepare(44_100.0 / f64::from(RATE));
         let output_config =
             OutputConfig { device: Some(device.into()), server: Some(server.socket()), ..OutputConfig::default() };
@@ -50,9 +50,7 @@ impl Room {
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                let (monotonic, now) = read(&clock).unwrap();
-                line.publish(Some(ClockLine { monotonic, shared: now as i64, rate: 0.0 }));
-                let until = index_at_or_after(now, RATE);
+                let until = index_at_or_after(clock.time().nseconds(), RATE);
                 let samples: Vec<f32> = (next..until).flat_map(|index| [programme.sample(index); 2]).collect();
                 if !samples.is_empty() {
                     feed.push(&samples, Some(time_of_index(next, RATE)), false).unwrap();
@@ -60,7 +58,7 @@ impl Room {
                 next = until;
                 std::thread::sleep(Duration::from_millis(20));
             }
-            drop(output);
+            drop((output, mapping));
         });
         Self { stop, thread: Some(thread) }
     }

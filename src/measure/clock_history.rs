@@ -82,7 +82,7 @@ impl ClockReader {
 }
 
 /// Both clocks at one moment, to some 0.1 µs on an idle host; `None` never happens in practice.
-pub fn read(clock: &gst::Clock) -> Option<(i64, u64)> {
+fn read(clock: &gst::Clock) -> Option<(i64, u64)> {
     (0..TRIES)
         .map(|_| {
             let before = monotonic_ns();
