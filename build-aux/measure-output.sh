@@ -73,7 +73,10 @@ for run in $(seq "$runs"); do
     [ $room = roomB ] || sleep $between
   done
   sleep "$skip"
-  result=$("$UNISONO" measure roomA roomB --sound noise --clock system --length "${length}s" --json) || failed=1
+  "$UNISONO" measure roomA roomB --sound noise --clock system --length "${length}s" --json >"$work/result.json" &
+  players+=($!)
+  wait $! || failed=1
+  result=$(<"$work/result.json")
   jq -c --argjson run "$run" '{
     run: $run,
     skew: .skews[0].skew,

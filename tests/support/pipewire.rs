@@ -134,6 +134,16 @@ impl Server {
         self.run("pw-metadata", &["-n", "settings", "0", key, &value.to_string()]);
     }
 
+    /// Stops PipeWire's process for so long, as a host does that is overloaded or suspended.
+    pub fn stall(&self, time: Duration) {
+        let Some(pipewire) = &self.pipewire else { return };
+        let pid = libc::pid_t::try_from(pipewire.id()).unwrap();
+        // SAFETY: our own child, which was not waited for.
+        unsafe { libc::kill(pid, libc::SIGSTOP) };
+        std::thread::sleep(time);
+        unsafe { libc::kill(pid, libc::SIGCONT) };
+    }
+
     /// Ends PipeWire and its session manager, as when the user's session restarts them.
     pub fn pause(&mut self) {
         for child in [self.session.take(), self.pipewire.take()].into_iter().flatten() {

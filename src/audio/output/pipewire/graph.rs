@@ -9,11 +9,13 @@ pub(super) const DEFAULT_RATE: u32 = 48_000;
 /// The sink that session managers make up while there is no other (PulseAudio's name for it, which WirePlumber took).
 pub const DUMMY_SINK: &str = "auto_null";
 
-/// A node that sound can be played to.
+/// A node: a sink, a stream, a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Sink {
+pub(crate) struct Node {
     pub name: String,
     pub description: String,
+    /// Whether sound can be played to it.
+    sink: bool,
 }
 
 /// What a property of a node, a link or a metadata object says: `None` when there is no such property.
@@ -23,7 +25,7 @@ pub(crate) trait Properties {
 
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
-    sinks: BTreeMap<u32, Sink>,
+    nodes: BTreeMap<u32, Node>,
     /// Link → (node that puts out, node that takes in).
     links: BTreeMap<u32, (u32, u32)>,
     /// Input port → node.
@@ -37,16 +39,14 @@ impl Graph {
     /// A node appeared.
     pub fn add_node(&mut self, id: u32, properties: &impl Properties) {
         let class = properties.property("media.class").unwrap_or_default();
-        if class != "Audio/Sink" && class != "Audio/Duplex" {
-            return;
-        }
+        let sink = class == "Audio/Sink" || class == "Audio/Duplex";
         let Some(name) = properties.property("node.name") else { return };
         let description = properties
             .property("node.description")
             .or_else(|| properties.property("node.nick"))
             .filter(|text| !text.is_empty())
             .unwrap_or(name);
-        self.sinks.insert(id, Sink { name: name.into(), description: description.into() });
+        self.nodes.insert(id, Node { name: name.into(), description: description.into(), sink });
     }
 
     /// A link appeared.
@@ -68,7 +68,7 @@ impl Graph {
 
     /// Whatever had this number went away.
     pub fn remove(&mut self, id: u32) {
-        self.sinks.remove(&id);
+        self.nodes.remove(&id);
         self.links.remove(&id);
         self.ports.remove(&id);
     }
@@ -86,20 +86,30 @@ impl Graph {
         }
     }
 
+    fn sinks(&self) -> impl Iterator<Item = (u32, &Node)> {
+        self.nodes.iter().filter(|(_, node)| node.sink).map(|(id, node)| (*id, node))
+    }
+
     /// Whether there is anything to play to.
     pub fn has_sinks(&self) -> bool {
-        !self.sinks.is_empty()
+        self.sinks().next().is_some()
     }
 
     /// The sink of that name.
-    pub fn sink(&self, name: &str) -> Option<(u32, &Sink)> {
-        self.sinks.iter().find(|(_, sink)| sink.name == name).map(|(id, sink)| (*id, sink))
+    pub fn sink(&self, name: &str) -> Option<(u32, &Node)> {
+        self.sinks().find(|(_, sink)| sink.name == name)
     }
 
-    /// The sink that this node plays to.
-    pub fn sink_of(&self, node: u32) -> Option<&Sink> {
-        let (_, to) = self.links.values().find(|(from, to)| *from == node && self.sinks.contains_key(to))?;
-        self.sinks.get(to)
+    /// Whether there is a node of that name, sink or filter.
+    pub fn has_node(&self, name: &str) -> bool {
+        self.nodes.values().any(|node| node.name == name)
+    }
+
+    /// What this node plays to: a sink, or a filter that the session manager put in between.
+    pub fn target_of(&self, node: u32) -> Option<&Node> {
+        let targets = self.links.values().filter(|(from, _)| *from == node).filter_map(|(_, to)| self.nodes.get(to));
+        // Sinks are the greatest.
+        targets.max_by_key(|target| target.sink)
     }
 
     /// Whether this node is linked to anything.
@@ -120,12 +130,12 @@ impl Graph {
     /// All sinks, the default one marked, in the order in which they appeared.
     pub fn devices(&self) -> Vec<Device> {
         let default = self.default_sink();
-        let device = |sink: &Sink| Device {
+        let device = |sink: &Node| Device {
             name: sink.name.clone(),
             description: sink.description.clone(),
             default: default == Some(&sink.name),
         };
-        self.sinks.values().map(device).collect()
+        self.sinks().map(|(_, sink)| device(sink)).collect()
     }
 
     /// The rate that the graph will most likely run at, Hz. The first cycle tells for sure.
@@ -175,13 +185,24 @@ mod tests {
         let mut graph = graph();
         assert_eq!(graph.sink("one").unwrap().0, 31);
         assert!(graph.sink("microphone").is_none());
-        assert_eq!(graph.sink_of(40).unwrap().name, "two");
+        assert_eq!(graph.target_of(40).unwrap().name, "two");
         assert_eq!(graph.port_of(32), Some(61));
         assert!(graph.is_linked(40));
         graph.remove(32);
-        assert!(graph.sink_of(40).is_none());
+        assert!(graph.target_of(40).is_none() && !graph.has_node("two"));
         graph.remove(50);
         assert!(!graph.is_linked(40) && graph.has_sinks());
+    }
+
+    #[test]
+    fn a_stream_may_play_to_a_filter_and_to_a_sink_beside() {
+        let mut graph = graph();
+        graph.add_node(34, &[("media.class", "Stream/Input/Audio"), ("node.name", "equalizer")].as_slice());
+        graph.add_link(51, &[("link.output.node", "41"), ("link.input.node", "34")].as_slice());
+        assert_eq!(graph.target_of(41).unwrap().name, "equalizer");
+        assert!(graph.sink("equalizer").is_none() && graph.has_node("equalizer"));
+        graph.add_link(52, &[("link.output.node", "41"), ("link.input.node", "31")].as_slice());
+        assert_eq!(graph.target_of(41).unwrap().name, "one");
     }
 
     #[test]

@@ -255,7 +255,7 @@ impl Worker<'_> {
             Some(name) => graph.sink(name).is_some(),
             None => graph.has_sinks(),
         };
-        if let Some(device) = self.told.device.take_if(|device| graph.sink(device).is_none()) {
+        if let Some(device) = self.told.device.take_if(|device| !graph.has_node(device)) {
             self.told.started = false;
             self.shared.running.store(false, Ordering::Relaxed);
             self.tell(OutputEvent::DeviceVanished { device: Some(device) });
@@ -309,7 +309,7 @@ impl Worker<'_> {
             self.opened = None;
         }
         // Between two links there is none for a moment: the last one holds.
-        let Some(sink) = graph.sink_of(node) else { return };
+        let Some(sink) = graph.target_of(node) else { return };
         if self.told.device.as_ref() == Some(&sink.name) {
             return;
         }
