@@ -51,12 +51,24 @@ fn usage_error(error: &clap::Error) -> String {
 
 fn play(args: PlayArgs) -> Result<u8, EngineError> {
     if !args.headless {
-        return Err(EngineError::Usage("this version has no window yet: use --headless".into()));
+        return run_window(&args);
     }
     let (json, duration) = (args.json, args.duration);
     let config = engine_config(args)?;
     init_gstreamer()?;
     Ok(headless::run(config, headless::Options { json, duration }))
+}
+
+#[cfg(feature = "gui")]
+fn run_window(args: &PlayArgs) -> Result<u8, EngineError> {
+    crate::i18n::init();
+    init_gstreamer()?;
+    crate::ui::run(args)
+}
+
+#[cfg(not(feature = "gui"))]
+fn run_window(_: &PlayArgs) -> Result<u8, EngineError> {
+    Err(EngineError::Usage("this program was built without a window: use --headless".into()))
 }
 
 /// Initializes GStreamer.
@@ -65,7 +77,7 @@ fn init_gstreamer() -> Result<(), EngineError> {
 }
 
 /// What the options say, checked against each other.
-fn engine_config(args: PlayArgs) -> Result<EngineConfig, EngineError> {
+pub fn engine_config(args: PlayArgs) -> Result<EngineConfig, EngineError> {
     let url = match args.urls.as_slice() {
         [] => return Err(crate::engine::UrlError::Empty.into()),
         [url] => StreamUrl::parse(url)?,

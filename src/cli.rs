@@ -36,7 +36,7 @@ pub enum Subcommand {
 }
 
 /// How to play.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct PlayArgs {
     /// What to play: rtsp://[USER:PASSWORD@]HOST[:PORT]/PATH, or HOST:PORT/PATH
     #[arg(value_name = "URL")]

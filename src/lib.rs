@@ -23,12 +23,16 @@ pub mod clock;
 pub mod config;
 pub mod engine;
 pub mod headless;
+#[cfg(feature = "gui")]
+mod i18n;
 pub mod logging;
 pub mod measure;
 pub mod programme;
 pub mod published;
 #[cfg(feature = "sender")]
 pub mod sender;
+#[cfg(feature = "gui")]
+pub mod ui;
 pub mod units;
 
 pub use app::run;

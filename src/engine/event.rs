@@ -18,7 +18,8 @@ pub enum VideoOutput {
     Watched,
     /// By a GStreamer element or bin, described as for `gst-launch-1.0`.
     Described(String),
-    /// By a sink that a front end made.
+    /// By a sink that a front end made. It gets each frame when it is due, after the clock wait of our own sink, and
+    /// has to show it at once.
     Sink(gst::Element),
 }
 

@@ -9,6 +9,7 @@ mod meta;
 mod monitor;
 mod pipeline;
 mod queue;
+mod renderer;
 mod retry;
 mod room;
 mod rtp;

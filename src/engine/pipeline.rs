@@ -73,7 +73,11 @@ impl Playback {
             VideoOutput::Off => None,
             VideoOutput::Watched => Some(MeasuringSink::new(stats.video.clone()).upcast()),
             VideoOutput::Described(description) => Some(described_sink(description)?),
-            VideoOutput::Sink(sink) => Some(sink.clone()),
+            VideoOutput::Sink(sink) => Some(
+                MeasuringSink::with_renderer(stats.video.clone(), sink)
+                    .ok_or_else(|| EngineError::Internal("the sink of the window has no pad".into()))?
+                    .upcast(),
+            ),
         };
         let audio_sink = match &config.audio {
             AudioOutput::Off => None,

@@ -12,7 +12,8 @@ pub struct EventSender {
     wake: async_channel::Sender<()>,
 }
 
-/// The consuming end.
+/// The consuming end. Clones take from the same queue.
+#[derive(Clone)]
 pub struct EventReceiver {
     queue: Arc<Mutex<VecDeque<EngineEvent>>>,
     woken: async_channel::Receiver<()>,

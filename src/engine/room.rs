@@ -96,8 +96,8 @@ impl Room {
         let mut video_source = ErrorSource::Predicted;
         match &config.video {
             VideoOutput::Described(description) => drop(described_sink(description)?),
-            VideoOutput::Watched => video_source = ErrorSource::Measured,
-            VideoOutput::Off | VideoOutput::Sink(_) => {}
+            VideoOutput::Watched | VideoOutput::Sink(_) => video_source = ErrorSource::Measured,
+            VideoOutput::Off => {}
         }
         if matches!(config.video, VideoOutput::Off) && config.audio == AudioOutput::Off {
             return Err(EngineError::Usage(

@@ -1,7 +1,8 @@
-//! A clocked video sink that shows nothing: it waits for each frame's time as any sink does, then takes the time. It
-//! measures what a screen behind a perfect renderer would show.
+//! A clocked video sink: it waits for each frame's time as any sink does, takes the time, and hands the frame to a sink
+//! that a front end made, if there is one. It measures what a screen behind a perfect renderer would show.
 
 use super::meta::sender_time;
+use super::renderer::Renderer;
 use super::stats::{PresentationSample, StreamStats};
 use gst::glib;
 use gst::prelude::*;
@@ -15,6 +16,7 @@ mod imp {
     #[derive(Default)]
     pub struct MeasuringSink {
         pub stats: OnceLock<Arc<StreamStats>>,
+        pub renderer: OnceLock<Renderer>,
     }
 
     #[glib::object_subclass]
@@ -53,9 +55,44 @@ mod imp {
             });
             &TEMPLATES
         }
+
+        fn change_state(&self, transition: gst::StateChange) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
+            let Some(renderer) = self.renderer.get() else { return self.parent_change_state(transition) };
+            renderer.prepare(transition, self.obj().bus().as_ref())?;
+            let result = self.parent_change_state(transition);
+            renderer.release(transition);
+            result
+        }
     }
 
     impl BaseSinkImpl for MeasuringSink {
+        fn caps(&self, filter: Option<&gst::Caps>) -> Option<gst::Caps> {
+            match self.renderer.get() {
+                Some(renderer) => Some(renderer.caps(filter)),
+                None => self.parent_caps(filter),
+            }
+        }
+
+        fn event(&self, event: gst::Event) -> bool {
+            let taken = self.renderer.get().is_none_or(|renderer| renderer.event(&event));
+            self.parent_event(event) && taken
+        }
+
+        fn query(&self, query: &mut gst::QueryRef) -> bool {
+            match self.renderer.get() {
+                // Where textures live is between the decoder and the sink that shows them.
+                Some(renderer) if query.type_() == gst::QueryType::Context => renderer.query(query),
+                _ => BaseSinkImplExt::parent_query(self, query),
+            }
+        }
+
+        fn propose_allocation(&self, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
+            match self.renderer.get() {
+                Some(renderer) if renderer.query(query) => Ok(()),
+                _ => self.parent_propose_allocation(query),
+            }
+        }
+
         /// Called after the wait for the clock.
         fn render(&self, buffer: &gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
             if let (Some(stats), Some(clock)) = (self.stats.get(), self.obj().clock()) {
@@ -64,7 +101,10 @@ mod imp {
                     sender_time: sender_time(buffer),
                 });
             }
-            Ok(gst::FlowSuccess::Ok)
+            match self.renderer.get() {
+                Some(renderer) => renderer.show(buffer),
+                None => Ok(gst::FlowSuccess::Ok),
+            }
         }
     }
 }
@@ -83,5 +123,12 @@ impl MeasuringSink {
         // A new object has no statistics yet.
         let _ = sink.imp().stats.set(stats);
         sink
+    }
+
+    /// The same; each frame is handed to `renderer` after its wait. `None` when that is no sink.
+    pub fn with_renderer(stats: Arc<StreamStats>, renderer: &gst::Element) -> Option<Self> {
+        let sink = Self::new(stats);
+        let _ = sink.imp().renderer.set(Renderer::new(renderer)?);
+        Some(sink)
     }
 }
