@@ -26,6 +26,7 @@ pub use event::{
     AudioOutput, ClockReport, Command, Drift, EngineConfig, EngineEvent, NetworkReport, Notice, Status, StreamStatus,
     SyncPolicy, Transport, VideoOutput,
 };
+pub use meta::sender_time;
 pub use queue::EventReceiver;
 pub use url::{Credentials, Secret, StreamUrl, UrlError};
 
