@@ -96,7 +96,11 @@ pub fn engine_config(args: PlayArgs) -> Result<EngineConfig, EngineError> {
         Some(description) => VideoOutput::Described(description),
         None => VideoOutput::Watched,
     };
-    let audio = if args.no_audio { AudioOutput::Off } else { AudioOutput::Stock { device: args.audio_device } };
+    let audio = if args.no_audio {
+        AudioOutput::Off
+    } else {
+        AudioOutput::On { backend: args.audio_output, device: args.audio_device }
+    };
     Ok(EngineConfig {
         url,
         credentials,
@@ -105,7 +109,8 @@ pub fn engine_config(args: PlayArgs) -> Result<EngineConfig, EngineError> {
         sync: args.sync,
         latency: args.latency,
         jitter: args.jitter,
-        room_delay_ns: 0,
+        room_delay_ns: args.delay,
+        output_latency_ns: args.output_latency,
         transport: args.transport,
         video,
         audio,

@@ -1,8 +1,8 @@
 //! The command line of the receiver: types only.
 
 use crate::clock::ClockSpec;
-use crate::engine::{SyncPolicy, Transport};
-use crate::units::{DurationError, duration_between};
+use crate::engine::{AudioBackend, SyncPolicy, Transport};
+use crate::units::{DurationError, duration_between, signed_between};
 use clap::{ArgAction, Args, Parser};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,6 +11,11 @@ use std::time::Duration;
 pub const LATENCY_MIN: Duration = Duration::from_millis(20);
 /// More than this would have to be buffered as decoded pictures.
 pub const LATENCY_MAX: Duration = Duration::from_secs(60);
+
+/// Earlier than this no frame of a common latency would be there in time, ns.
+pub const DELAY_MIN_NS: i64 = -500_000_000;
+/// Later than this is no room any more, ns.
+pub const DELAY_MAX_NS: i64 = 2_000_000_000;
 
 /// Plays one RTSP stream in many rooms as if there were one loudspeaker and one screen
 #[derive(Debug, Parser)]
@@ -94,6 +99,18 @@ pub struct PlayArgs {
     #[arg(long, value_name = "DEVICE", conflicts_with = "no_audio")]
     pub audio_device: Option<String>,
 
+    /// What plays the sound
+    #[arg(long, default_value = "auto", value_enum, conflicts_with = "no_audio")]
+    pub audio_output: AudioBackend,
+
+    /// This room's own delay, -500ms to 2s: moves sound and picture
+    #[arg(long, default_value = "0", value_name = "TIME", value_parser = delay, allow_hyphen_values = true)]
+    pub delay: i64,
+
+    /// What the audio device adds without saying so (HDMI, Bluetooth), -500ms to 2s: moves the sound only
+    #[arg(long, default_value = "0", value_name = "TIME", value_parser = delay, allow_hyphen_values = true)]
+    pub output_latency: i64,
+
     /// Volume in percent, as loud as it sounds (cubic)
     #[arg(long, default_value = "100", value_name = "PERCENT", value_parser = volume, allow_hyphen_values = true)]
     pub volume: f64,
@@ -129,6 +146,11 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn latency(text: &str) -> Result<Duration, DurationError> {
     duration_between(text, MILLISECOND, LATENCY_MIN, LATENCY_MAX)
+}
+
+/// Nanoseconds.
+fn delay(text: &str) -> Result<i64, DurationError> {
+    signed_between(text, DELAY_MIN_NS, DELAY_MAX_NS)
 }
 
 fn jitter(text: &str) -> Result<Duration, DurationError> {

@@ -64,6 +64,29 @@ pub fn duration_between(
     if duration < least || duration > most { Err(out_of_range()) } else { Ok(duration) }
 }
 
+/// Reads a duration between two bounds that may be negative, in ns; a bare number counts in ms.
+///
+/// # Errors
+/// Says how to write one, or the bounds.
+pub fn signed_between(text: &str, least_ns: i64, most_ns: i64) -> Result<i64, DurationError> {
+    let trimmed = text.trim();
+    let (negative, size) = match trimmed.strip_prefix('-') {
+        Some(size) => (true, size),
+        None => (false, trimmed.strip_prefix('+').unwrap_or(trimmed)),
+    };
+    let size = parse(size, Duration::from_millis(1)).ok_or_else(|| DurationError::Malformed(text.to_owned()))?;
+    let ns = i64::try_from(size.as_nanos()).unwrap_or(i64::MAX);
+    let ns = if negative { -ns } else { ns };
+    if (least_ns..=most_ns).contains(&ns) {
+        return Ok(ns);
+    }
+    let shown = |ns: i64| {
+        let sign = if ns < 0 { "-" } else { "" };
+        format!("{sign}{}", show(Duration::from_nanos(ns.unsigned_abs())))
+    };
+    Err(DurationError::OutOfRange { text: text.to_owned(), least: shown(least_ns), most: shown(most_ns) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +122,16 @@ mod tests {
             let error = read(text).unwrap_err();
             assert_eq!(error.to_string(), format!("'{text}' is out of range: give 1ms to 1h"));
         }
+    }
+
+    #[test]
+    fn delays_may_be_negative() {
+        let read = |text| signed_between(text, -500_000_000, 2_000_000_000);
+        assert_eq!(read("137ms"), Ok(137_000_000));
+        assert_eq!(read("-0.5s"), Ok(-500_000_000));
+        assert_eq!(read("+20"), Ok(20_000_000));
+        assert_eq!(read("3s").unwrap_err().to_string(), "'3s' is out of range: give -500ms to 2s");
+        assert!(matches!(read("--1ms"), Err(DurationError::Malformed(_))));
     }
 
     proptest! {

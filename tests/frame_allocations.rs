@@ -40,7 +40,7 @@ fn a_frame_costs_no_allocation() {
         let sender_time = sender_time(&buffer);
         assert_eq!(sender_time, Some(time.nseconds()));
         stats.record(PresentationSample { sender_time, presented: time.nseconds() + 1_000_000_000 + number });
-        if number % 50 == 0 {
+        if number.is_multiple_of(50) {
             stats.take_summary();
         }
     };

@@ -28,8 +28,20 @@ pub enum VideoOutput {
 pub enum AudioOutput {
     /// Not at all.
     Off,
-    /// By a stock sink of GStreamer, on the named device or the default one.
-    Stock { device: Option<String> },
+    /// By a backend, on the named device or the default one.
+    On { backend: AudioBackend, device: Option<String> },
+}
+
+/// What plays the sound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum AudioBackend {
+    /// The steered output where PipeWire runs, else a stock sink
+    #[default]
+    Auto,
+    /// The steered output on PipeWire: follows the shared clock to the microsecond
+    Pipewire,
+    /// A stock sink of GStreamer: some milliseconds off
+    Stock,
 }
 
 /// What to do when synchronization cannot be had.
@@ -72,8 +84,10 @@ pub struct EngineConfig {
     pub latency: Duration,
     /// How long the jitterbuffer waits for a missing packet.
     pub jitter: Duration,
-    /// This room's own delay, ns.
+    /// This room's own delay, ns: moves sound and picture.
     pub room_delay_ns: i64,
+    /// What the audio device adds without saying so, ns: moves the sound only, to earlier.
+    pub output_latency_ns: i64,
     pub transport: Transport,
     pub video: VideoOutput,
     pub audio: AudioOutput,
@@ -91,6 +105,12 @@ pub enum Command {
     /// 0 to 1, cubic.
     SetVolume(f64),
     SetMute(bool),
+    /// This room's own delay, ns.
+    SetDelay(i64),
+    /// What the audio device adds without saying so, ns.
+    SetOutputLatency(i64),
+    /// Another audio device; `None` for the default one.
+    SetDevice(Option<String>),
     /// Drop the connection and make a new one.
     Reconnect,
     /// End. The engine answers with [`EngineEvent::End`].
@@ -124,6 +144,8 @@ pub enum Notice {
     ClockSynced,
     /// The clock cannot be had yet; playing without it.
     ClockUnreachable(String),
+    /// Something about the audio device.
+    Device(String),
     /// A part of the stream is not played.
     Skipped { media: String, missing: String },
     /// Anything else worth a line.
@@ -139,6 +161,7 @@ impl Notice {
             Self::Lost { .. } => "lost",
             Self::ClockSynced => "clock_synced",
             Self::ClockUnreachable(_) => "clock_unreachable",
+            Self::Device(_) => "device",
             Self::Skipped { .. } => "skipped",
             Self::Warning(_) => "warning",
         }
@@ -155,7 +178,7 @@ impl Notice {
             Self::ClockSynced => "the shared clock is synchronized".into(),
             Self::ClockUnreachable(why) => format!("{why}; playing without it"),
             Self::Skipped { media, missing } => format!("{media} is not played: {missing} is not installed"),
-            Self::Warning(text) => text.clone(),
+            Self::Device(text) | Self::Warning(text) => text.clone(),
         }
     }
 }
@@ -172,6 +195,25 @@ pub struct StreamStatus {
     pub sender_time: Option<NtpTime>,
     /// Of the last second, ns; `None` when nothing was presented by the shared clock.
     pub error: Option<ErrorSummary>,
+}
+
+/// The audio output in the status.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct OutputReport {
+    /// Whether it follows the shared clock.
+    pub steered: bool,
+    /// The device's name; `None` while there is none, or when a stock sink plays.
+    pub device: Option<String>,
+    /// From the callback to the ear, as the device reports it, ns.
+    pub latency_ns: Option<i64>,
+    /// By how much the resampler plays faster (positive) than nominal, ppm.
+    pub speed_ppm: Option<f64>,
+    /// Jumps to the due position since the output was opened.
+    pub reseeks: u64,
+    /// How often the device missed a block.
+    pub xruns: u64,
+    /// How often the next samples were not there in time.
+    pub underruns: u64,
 }
 
 /// Drift in ppm; `None` while unknown.
@@ -219,6 +261,8 @@ pub struct Status {
     pub clock: ClockReport,
     pub audio: Option<StreamStatus>,
     pub video: Option<StreamStatus>,
+    /// `None` when the room plays no sound.
+    pub output: Option<OutputReport>,
     pub drift: Drift,
     pub network: NetworkReport,
     pub reconnects: u64,

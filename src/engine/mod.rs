@@ -1,5 +1,6 @@
 //! The engine of one room: commands in, [`EngineEvent`]s out. It runs on a thread of its own and never touches GTK.
 
+mod audio;
 mod bus;
 pub mod drift;
 mod error;
@@ -23,8 +24,8 @@ mod video_sink;
 
 pub use error::{EngineError, exit};
 pub use event::{
-    AudioOutput, ClockReport, Command, Drift, EngineConfig, EngineEvent, NetworkReport, Notice, Status, StreamStatus,
-    SyncPolicy, Transport, VideoOutput,
+    AudioBackend, AudioOutput, ClockReport, Command, Drift, EngineConfig, EngineEvent, NetworkReport, Notice,
+    OutputReport, Status, StreamStatus, SyncPolicy, Transport, VideoOutput,
 };
 pub use meta::sender_time;
 pub use queue::EventReceiver;
@@ -113,6 +114,7 @@ mod tests {
             },
             audio: None,
             video: None,
+            output: None,
             drift: Drift::default(),
             network: NetworkReport::default(),
             reconnects,

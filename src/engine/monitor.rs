@@ -212,6 +212,11 @@ impl RtpMonitor {
         }
     }
 
+    /// Whether frames may be placed by the sender's times.
+    pub fn is_trusted(&self) -> bool {
+        self.sync && self.sender_state() == SenderState::Accepted
+    }
+
     /// What is known of the sender's clock.
     pub fn sender_state(&self) -> SenderState {
         let waited = self.since_first_packet().unwrap_or_default();

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! playbin3 { rtspsrc { rtpbin } ─ depay ─ parse ─ decode ─┬─ video sink   (clocked, measured or predicted)
-//!                                                         └─ audio sink   (stock, predicted)
+//!                                                         └─ audio sink   (steered, or stock and predicted)
 //!          }   clock: the shared clock   latency: the playout latency
 //! ```
 
+use super::audio::SteeredOutput;
 use super::bus::{self, BusEvent};
 use super::error::EngineError;
 use super::event::{AudioOutput, EngineConfig, VideoOutput};
@@ -14,6 +15,7 @@ use super::monitor::RtpMonitor;
 use super::source::{MediaPlan, SourceSetup};
 use super::stats::{PresentationSample, StreamStats};
 use super::video_sink::MeasuringSink;
+use crate::audio::UnisonoAudioSink;
 use gst::glib;
 use gst::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -44,6 +46,8 @@ pub struct Playback {
     playbin: gst::Element,
     audio_sink: Option<gst::Element>,
     video_sink: Option<gst::Element>,
+    /// The volume is the steered output's.
+    has_own_volume: bool,
     pub monitor: Arc<RtpMonitor>,
     plan: Arc<Mutex<MediaPlan>>,
     jitterbuffers: Arc<Mutex<Vec<glib::WeakRef<gst::Element>>>>,
@@ -59,6 +63,7 @@ impl Playback {
         clock: &gst::Clock,
         sync: bool,
         stats: &Stats,
+        steered: Option<&SteeredOutput>,
         mute: bool,
         on_event: impl Fn(BusEvent) + Send + Sync + 'static,
     ) -> Result<Self, EngineError> {
@@ -81,7 +86,10 @@ impl Playback {
         };
         let audio_sink = match &config.audio {
             AudioOutput::Off => None,
-            AudioOutput::Stock { device } => Some(stock_audio_sink(device.as_deref())?),
+            AudioOutput::On { device, .. } => Some(match steered {
+                Some(output) => output.sink(&stats.audio).upcast(),
+                None => stock_audio_sink(device.as_deref())?,
+            }),
         };
         let mut flags = Vec::new();
         if let Some(sink) = &video_sink {
@@ -93,9 +101,13 @@ impl Playback {
             playbin.set_property("video-sink", sink);
         }
         if let Some(sink) = &audio_sink {
-            flags.extend(["audio", "soft-volume"]);
-            set_room_delay(sink, config.room_delay_ns);
-            predict(sink, pipeline, &stats.audio);
+            flags.push("audio");
+            // The steered output has its own volume and delay, and measures.
+            if steered.is_none() {
+                flags.push("soft-volume");
+                set_room_delay(sink, config.room_delay_ns);
+                predict(sink, pipeline, &stats.audio);
+            }
             playbin.set_property("audio-sink", sink);
         }
         if flags.is_empty() {
@@ -135,7 +147,8 @@ impl Playback {
             }
             gst::BusSyncReply::Drop
         });
-        let playback = Self { playbin, audio_sink, video_sink, monitor, plan, jitterbuffers };
+        let has_own_volume = steered.is_some();
+        let playback = Self { playbin, audio_sink, video_sink, has_own_volume, monitor, plan, jitterbuffers };
         playback.set_volume(config.volume);
         playback.set_mute(mute);
         // A failure is told by a message too, and better.
@@ -145,17 +158,32 @@ impl Playback {
 
     /// 0 to 1 on the cubic scale that people hear as even.
     pub fn set_volume(&self, volume: f64) {
-        let linear = gst_audio::StreamVolume::convert_volume(
-            gst_audio::StreamVolumeFormat::Cubic,
-            gst_audio::StreamVolumeFormat::Linear,
-            volume,
-        );
-        self.playbin.set_property("volume", linear);
+        if !self.has_own_volume {
+            self.playbin.set_property("volume", linear_volume(volume));
+        }
     }
 
     /// Silences the sound without touching the volume.
     pub fn set_mute(&self, mute: bool) {
-        self.playbin.set_property("mute", mute);
+        if !self.has_own_volume {
+            self.playbin.set_property("mute", mute);
+        }
+    }
+
+    /// Moves picture (and sound, where it is not steered) by this room's own delay, ns.
+    pub fn set_room_delay(&self, delay_ns: i64) {
+        for sink in [&self.video_sink, &self.audio_sink].into_iter().flatten() {
+            if !sink.is::<UnisonoAudioSink>() {
+                set_room_delay(sink, delay_ns);
+            }
+        }
+    }
+
+    /// Computes the pipeline's latency anew: the audio device's has changed.
+    pub fn recalculate_latency(&self) {
+        if let Some(sink) = &self.audio_sink {
+            let _ = sink.post_message(gst::message::Latency::builder().src(sink).build());
+        }
     }
 
     /// What the SDP offered and what was chosen.
@@ -223,6 +251,15 @@ impl Drop for Playback {
     }
 }
 
+/// The gain of a volume of 0 to 1 on the cubic scale.
+pub fn linear_volume(volume: f64) -> f64 {
+    gst_audio::StreamVolume::convert_volume(
+        gst_audio::StreamVolumeFormat::Cubic,
+        gst_audio::StreamVolumeFormat::Linear,
+        volume,
+    )
+}
+
 /// Makes an element of a core plugin.
 fn make(factory: &str) -> Result<gst::Element, EngineError> {
     gst::ElementFactory::make(factory).build().map_err(|_| EngineError::MissingPlugin {
@@ -242,6 +279,10 @@ pub fn described_sink(description: &str) -> Result<gst::Element, EngineError> {
 }
 
 /// Names like `hw:0,0` are ALSA's own; everything else belongs to the sound server.
+pub fn is_alsa_device(device: &str) -> bool {
+    ["hw:", "plughw:", "plug:", "default:", "sysdefault:"].iter().any(|prefix| device.starts_with(prefix))
+}
+
 fn stock_audio_sink(device: Option<&str>) -> Result<gst::Element, EngineError> {
     let Some(device) = device else { return make("autoaudiosink") };
     let is_alsa =

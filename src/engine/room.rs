@@ -1,11 +1,12 @@
 //! The life of a room, on the engine's thread: clock, connection, watch, reconnection.
 
+use super::audio::{self, DeviceNews, Heard, Opening, SteeredOutput};
 use super::bus::{BusEvent, PLUGIN_HINT};
 use super::drift::DriftEstimator;
 use super::error::EngineError;
 use super::event::*;
 use super::frame_log::FrameLogWriter;
-use super::pipeline::{Playback, Stats, described_sink};
+use super::pipeline::{Playback, Stats, described_sink, linear_volume};
 use super::queue::EventSender;
 use super::retry::{Backoff, Retry};
 use super::stats::{ErrorSource, SlidingMinimum, StreamStats, StreamSummary};
@@ -37,6 +38,8 @@ const CONNECT: Duration = Duration::from_secs(20);
 const DIAGNOSIS: Duration = Duration::from_secs(2);
 /// What decoding and the way to the sink take at most, for the headroom: GstBaseSink's `processing-deadline`.
 const PROCESSING: Duration = Duration::from_millis(20);
+/// So long a sound device may be away (it is being found, or comes back) before the verdict says so.
+const DEVICE_PATIENCE: Duration = Duration::from_secs(3);
 /// Under `strict`, sync must be there so long after the first frame was due.
 const STRICT_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -61,6 +64,7 @@ struct Judged {
     audio: Option<(StreamSummary, Verdict)>,
     video: Option<(StreamSummary, Verdict)>,
     room: Verdict,
+    heard: Option<Heard>,
 }
 
 pub struct Room {
@@ -84,6 +88,10 @@ pub struct Room {
     verdict: Verdict,
     window_started: Instant,
     sync_since: Option<Instant>,
+    /// Whether the sound goes through the steered output; decided once.
+    steer: bool,
+    /// The steered output, and whether it follows the shared clock (or, without one, the host's).
+    output: Option<(SteeredOutput, bool)>,
 }
 
 impl Room {
@@ -135,7 +143,125 @@ impl Room {
             verdict: Verdict::Acquiring(Reason::Connecting),
             window_started: now,
             sync_since: None,
+            steer: false,
+            output: None,
         })
+    }
+
+    /// Chooses what plays the sound.
+    fn choose_output(&mut self) {
+        let AudioOutput::On { backend, device } = &self.config.audio else { return };
+        // Names like hw:0 are ALSA's own, which only the stock sink plays to.
+        let is_alsa = device.as_deref().is_some_and(super::pipeline::is_alsa_device);
+        self.steer = match backend {
+            AudioBackend::Stock => false,
+            AudioBackend::Pipewire => true,
+            AudioBackend::Auto if is_alsa => false,
+            AudioBackend::Auto => match audio::probe() {
+                Ok(()) => true,
+                Err(why) => {
+                    tracing::info!(%why, "the sound goes through a stock sink");
+                    false
+                }
+            },
+        };
+    }
+
+    /// Makes sure that the steered output is open on the clock of the next connection.
+    fn open_output(&mut self, clock: &SharedClock, shared: bool) {
+        let AudioOutput::On { device, .. } = &self.config.audio else { return };
+        if !self.steer || self.output.as_ref().is_some_and(|(_, follows)| *follows == shared) {
+            return;
+        }
+        self.output = None;
+        let opening = Opening {
+            device: device.clone(),
+            latency: self.config.latency,
+            room_delay_ns: self.config.room_delay_ns,
+            output_latency_ns: self.config.output_latency_ns,
+            volume: linear_volume(self.config.volume) as f32,
+            muted: self.muted,
+        };
+        match SteeredOutput::open(&opening, clock) {
+            Ok(output) => self.output = Some((output, shared)),
+            Err(why) => {
+                self.steer = false;
+                self.events.send(EngineEvent::Notice(Notice::Warning(format!("{why}; the sound is not steered"))));
+            }
+        }
+    }
+
+    /// Tells what the sound device did.
+    fn poll_output(&mut self, playback: Option<&Playback>) {
+        let Some((output, _)) = &mut self.output else { return };
+        if let Some(playback) = playback {
+            output.trust(playback.monitor.is_trusted());
+        }
+        for news in output.poll() {
+            match news {
+                DeviceNews::Notice(text) => self.events.send(EngineEvent::Notice(Notice::Device(text))),
+                DeviceNews::Latency => {
+                    if let Some(playback) = playback {
+                        playback.recalculate_latency();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries out what does not end the connection; gives back what does.
+    fn carry_out(&mut self, command: Command, playback: Option<&Playback>) -> Option<Command> {
+        let output = self.output.as_ref().map(|(output, _)| output);
+        match command {
+            Command::SetVolume(volume) => {
+                self.config.volume = volume.clamp(0.0, 1.0);
+                if let Some(output) = output {
+                    output.controls().set_volume(linear_volume(self.config.volume) as f32);
+                }
+                if let Some(playback) = playback {
+                    playback.set_volume(self.config.volume);
+                }
+            }
+            Command::SetMute(mute) => {
+                self.muted = mute;
+                if let Some(output) = output {
+                    output.controls().set_muted(mute);
+                }
+                if let Some(playback) = playback {
+                    playback.set_mute(mute);
+                }
+            }
+            Command::SetDelay(delay_ns) => {
+                self.config.room_delay_ns = delay_ns;
+                let contract = PlayoutContract { latency: self.config.latency, room_delay_ns: delay_ns };
+                self.stats.audio.set_contract(contract);
+                self.stats.video.set_contract(contract);
+                if let Some(output) = output {
+                    output.controls().set_delay(delay_ns);
+                }
+                if let Some(playback) = playback {
+                    playback.set_room_delay(delay_ns);
+                }
+            }
+            Command::SetOutputLatency(latency_ns) => {
+                self.config.output_latency_ns = latency_ns;
+                if let Some(output) = output {
+                    output.controls().set_output_latency(latency_ns);
+                }
+            }
+            Command::SetDevice(wanted) => {
+                if let AudioOutput::On { device, .. } = &mut self.config.audio {
+                    *device = wanted.clone();
+                }
+                match output {
+                    Some(output) => output.set_device(wanted),
+                    // A stock sink gets its device when it is made.
+                    None => return Some(Command::Reconnect),
+                }
+            }
+            Command::Reconnect | Command::Quit => return Some(command),
+        }
+        None
     }
 
     /// Runs until asked to quit, or until something final happens.
@@ -145,6 +271,7 @@ impl Room {
     }
 
     fn live(&mut self) -> Result<(), EngineError> {
+        self.choose_output();
         let mut retry = Retry::new(Backoff::default(), self.config.retries);
         let mut attempt = 0;
         let mut ever_played = false;
@@ -199,16 +326,9 @@ impl Room {
                 self.status(None, judged.room);
             }
             match self.inputs.recv_timeout((until - now).min(TICK)) {
-                Ok(Input::Command(Command::SetVolume(volume))) => {
-                    self.config.volume = volume.clamp(0.0, 1.0);
-                    if let Some(playback) = playback {
-                        playback.set_volume(self.config.volume);
-                    }
-                }
-                Ok(Input::Command(Command::SetMute(mute))) => {
-                    self.muted = mute;
-                    if let Some(playback) = playback {
-                        playback.set_mute(mute);
+                Ok(Input::Command(command)) => {
+                    if let Some(command) = self.carry_out(command, playback) {
+                        return Some(Input::Command(command));
                     }
                 }
                 Ok(input) => return Some(input),
@@ -304,19 +424,31 @@ impl Room {
         };
         self.events.send(EngineEvent::Notice(Notice::Connecting { attempt }));
         let sync = shared.is_some();
-        let clock = match shared {
-            Some(clock) => clock,
-            // A clock of the NTP epoch all the same, so that the sender's time can be shown.
-            None => match SharedClock::start(&ClockSpec::System).map(|clock| clock.gst()) {
-                Ok(Some(clock)) => clock,
-                _ => return Outcome::Failed(EngineError::Internal("there is no system clock".into())),
+        // Without the shared clock one of the NTP epoch all the same, so that the sender's time can be shown.
+        let source = match sync {
+            true => self.clock.clone(),
+            false => match SharedClock::start(&ClockSpec::System) {
+                Ok(clock) => clock,
+                Err(error) => return Outcome::Failed(error.into()),
             },
         };
+        let Some(clock) = shared.or_else(|| source.gst()) else {
+            return Outcome::Failed(EngineError::Internal("there is no system clock".into()));
+        };
+        self.open_output(&source, sync);
         self.connection += 1;
         let (number, inputs) = (self.connection, self.commands.clone());
-        let playback = Playback::start(&self.config, &clock, sync, &self.stats, self.muted, move |event| {
-            let _ = inputs.send(Input::Bus(number, event));
-        });
+        let playback = Playback::start(
+            &self.config,
+            &clock,
+            sync,
+            &self.stats,
+            self.output.as_ref().map(|(output, _)| output),
+            self.muted,
+            move |event| {
+                let _ = inputs.send(Input::Bus(number, event));
+            },
+        );
         let playback = match playback {
             Ok(playback) => playback,
             Err(error) => return Outcome::Failed(error),
@@ -339,6 +471,7 @@ impl Room {
         let mut missing: Option<String> = None;
         self.discard_window();
         loop {
+            self.poll_output(Some(playback));
             match self.wait(Instant::now() + TICK, Some(playback)) {
                 Some(Input::Command(Command::Quit)) => return Outcome::Quit,
                 Some(Input::Command(Command::Reconnect)) => return Outcome::Renew,
@@ -533,15 +666,29 @@ impl Room {
         };
         let Some((playback, _)) = playback else {
             let verdict = judge_room(&room, &[], &self.thresholds);
-            return Judged { audio: None, video: None, room: verdict };
+            return Judged { audio: None, video: None, room: verdict, heard: None };
         };
+        let heard = self.output.as_mut().map(|(output, _)| output.heard());
         let audio = playback.has_stream(true).then(|| {
-            let summary = self.stats.audio.take_summary();
-            let state = StreamState {
-                watch: Watch::Unsteered,
-                bound_ns: self.thresholds.audio_error_ns,
-                no_output: playback.sound_goes_nowhere().then(|| "no sound system could be opened".to_owned()),
-                ..self.stream_state(&summary)
+            let mut summary = self.stats.audio.take_summary();
+            let bound_ns = self.thresholds.audio_error_ns;
+            let state = match (&self.output, heard) {
+                (Some((output, _)), Some(heard)) => {
+                    summary.error = heard.error;
+                    StreamState {
+                        watch: Watch::Measured,
+                        bound_ns,
+                        locking: output.locking(),
+                        no_output: output.no_output(DEVICE_PATIENCE),
+                        ..self.stream_state(&summary)
+                    }
+                }
+                _ => StreamState {
+                    watch: Watch::Unsteered,
+                    bound_ns,
+                    no_output: playback.sound_goes_nowhere().then(|| "no sound system could be opened".to_owned()),
+                    ..self.stream_state(&summary)
+                },
             };
             (summary, judge_stream(&room, &state, &self.thresholds))
         });
@@ -561,7 +708,7 @@ impl Room {
         let verdicts: Vec<Verdict> =
             [&audio, &video].into_iter().flatten().map(|(_, verdict)| verdict.clone()).collect();
         let room = judge_room(&room, &verdicts, &self.thresholds);
-        Judged { audio, video, room }
+        Judged { audio, video, room, heard }
     }
 
     fn stream_state(&self, summary: &StreamSummary) -> StreamState {
@@ -623,6 +770,22 @@ impl Room {
                 jitter: Some(Duration::from_nanos(counters.jitter_ns)),
             }
         });
+        let output = (self.config.audio != AudioOutput::Off).then(|| {
+            let heard = playback.and_then(|(_, judged)| judged.heard);
+            OutputReport {
+                steered: self.output.is_some(),
+                device: self.output.as_ref().and_then(|(output, _)| output.device().map(str::to_owned)),
+                latency_ns: heard.map(|heard| heard.device_latency_ns),
+                speed_ppm: heard.map(|heard| heard.stats.speed_offset * 1e6),
+                reseeks: heard.map_or(0, |heard| heard.stats.reseeks),
+                xruns: heard.map_or(0, |heard| heard.counters.xruns),
+                underruns: heard.map_or(0, |heard| heard.stats.underruns),
+            }
+        });
+        let device_drift = playback
+            .and_then(|(_, judged)| judged.heard)
+            .filter(|heard| heard.stats.settled)
+            .map(|heard| heard.stats.device_drift * 1e6);
         self.events.send(EngineEvent::Status(Box::new(Status {
             uptime: self.started.elapsed(),
             verdict,
@@ -636,10 +799,11 @@ impl Room {
             },
             audio: playback.and_then(|(_, judged)| stream(&judged.audio)),
             video: playback.and_then(|(_, judged)| stream(&judged.video)),
+            output,
             drift: Drift {
                 system: system_drift.ppm(),
                 sender: playback.and_then(|(playback, _)| playback.monitor.sender_drift_ppm()),
-                device: None,
+                device: device_drift,
             },
             network,
             reconnects: self.reconnects,

@@ -149,6 +149,22 @@ impl StreamStats {
         }
     }
 
+    /// Counts one buffer of a stream whose errors are measured elsewhere: at the steered audio output.
+    pub fn count(&self, sender_time: Option<NtpTime>, late: bool) {
+        self.frames.fetch_add(1, Ordering::Relaxed);
+        let mut inner = self.lock();
+        inner.frames_now += 1;
+        if late {
+            inner.late += 1;
+            inner.late_now += 1;
+        }
+        if sender_time.is_some() {
+            inner.with_sender_time += 1;
+            inner.with_sender_time_now += 1;
+            inner.sender_time = sender_time;
+        }
+    }
+
     /// Counts a frame that was dropped because it came too late to be presented.
     pub fn record_dropped(&self) {
         let mut inner = self.lock();

@@ -46,6 +46,7 @@ pub struct StatusLine {
     clock: Clock,
     audio: Option<Stream>,
     video: Option<Stream>,
+    output: Option<Output>,
     drift_ppm: Drift,
     network: Network,
     reconnects: u64,
@@ -86,6 +87,17 @@ struct ErrorLine {
     p99: f64,
     max: f64,
     source: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Output {
+    steered: bool,
+    device: Option<String>,
+    latency_ms: Option<f64>,
+    speed_ppm: Option<f64>,
+    reseeks: u64,
+    xruns: u64,
+    underruns: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -169,6 +181,15 @@ impl Line {
             clock: clock(&status.clock),
             audio: status.audio.as_ref().map(stream),
             video: status.video.as_ref().map(stream),
+            output: status.output.as_ref().map(|output| Output {
+                steered: output.steered,
+                device: output.device.clone(),
+                latency_ms: output.latency_ns.map(|ns| round(ns as f64 * 1e-6)),
+                speed_ppm: output.speed_ppm.map(round),
+                reseeks: output.reseeks,
+                xruns: output.xruns,
+                underruns: output.underruns,
+            }),
             drift_ppm: Drift {
                 system: status.drift.system.map(round),
                 sender: status.drift.sender.map(round),
