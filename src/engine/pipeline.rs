@@ -10,7 +10,7 @@ use super::audio::SteeredOutput;
 use super::bus::{self, BusEvent};
 use super::error::EngineError;
 use super::event::{AudioOutput, EngineConfig, VideoOutput};
-use super::meta::sender_time;
+use super::meta::SenderTimes;
 use super::monitor::RtpMonitor;
 use super::source::{MediaPlan, SourceSetup};
 use super::stats::{PresentationSample, StreamStats};
@@ -318,11 +318,13 @@ fn predict(sink: &gst::Element, pipeline: &gst::Pipeline, stats: &Arc<StreamStat
     };
     let (pipeline, stats) = (pipeline.downgrade(), stats.clone());
     let sink = sink.downgrade();
+    let times = Mutex::new(SenderTimes::default());
     pad.add_probe(gst::PadProbeType::BUFFER, move |pad, probe| {
         if let (Some(gst::PadProbeData::Buffer(buffer)), Some(pipeline)) = (&probe.data, pipeline.upgrade())
             && let Some(presented) = predicted_time(pad, buffer, &pipeline, sink.upgrade().as_ref())
         {
-            stats.record(PresentationSample { sender_time: sender_time(buffer), presented });
+            let sender_time = times.lock().unwrap_or_else(PoisonError::into_inner).of(buffer);
+            stats.record(PresentationSample { sender_time, presented });
         }
         gst::PadProbeReturn::Ok
     });

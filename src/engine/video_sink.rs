@@ -1,14 +1,14 @@
 //! A clocked video sink: it waits for each frame's time as any sink does, takes the time, and hands the frame to a sink
 //! that a front end made, if there is one. It measures what a screen behind a perfect renderer would show.
 
-use super::meta::sender_time;
+use super::meta::SenderTimes;
 use super::renderer::Renderer;
 use super::stats::{PresentationSample, StreamStats};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::subclass::prelude::*;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 mod imp {
     use super::*;
@@ -17,6 +17,7 @@ mod imp {
     pub struct MeasuringSink {
         pub stats: OnceLock<Arc<StreamStats>>,
         pub renderer: OnceLock<Renderer>,
+        times: Mutex<SenderTimes>,
     }
 
     #[glib::object_subclass]
@@ -98,7 +99,7 @@ mod imp {
             if let (Some(stats), Some(clock)) = (self.stats.get(), self.obj().clock()) {
                 stats.record(PresentationSample {
                     presented: clock.time().nseconds(),
-                    sender_time: sender_time(buffer),
+                    sender_time: self.times.lock().unwrap_or_else(PoisonError::into_inner).of(buffer),
                 });
             }
             match self.renderer.get() {
