@@ -10,7 +10,7 @@ use gst::prelude::*;
 use gst::subclass::prelude::*;
 use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ pub struct SinkParts {
     pub trusted: Arc<AtomicBool>,
     /// From the callback to the ear, as the device reports it, ns; 0 while unknown.
     pub device_latency: Arc<AtomicI64>,
+    /// Where the sink tells the rate of the stream, Hz.
+    pub stream_rate: Arc<AtomicU32>,
     pub reference: ReferenceReader,
     pub on_buffer: OnBuffer,
 }
@@ -226,6 +228,7 @@ mod imp {
                 return Ok(());
             }
             gst::debug!(CATEGORY, imp = self, "{rate} Hz, {channels} channels");
+            parts.stream_rate.store(rate, Ordering::Relaxed);
             *stream = Some(Stream {
                 feed: Feed::new(&parts.ring, &parts.map, rate, channels),
                 rate,

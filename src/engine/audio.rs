@@ -7,10 +7,12 @@
 
 use super::stats::{ErrorSource, ErrorSummary, StreamStats};
 use crate::audio::output::{Output, OutputCounters, OutputEvent};
-use crate::audio::{Controls, RenderState, RenderStats, Ring, SinkParts, StatsReader, SteerConfig, UnisonoAudioSink};
+use crate::audio::{
+    Controls, Interpolators, RenderState, RenderStats, Ring, SinkParts, StatsReader, SteerConfig, UnisonoAudioSink,
+};
 use crate::clock::{ClockMapping, SharedClock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// The ring holds the playout latency and so much more, for bursts after a stall.
@@ -54,6 +56,10 @@ pub struct SteeredOutput {
     trusted: Arc<AtomicBool>,
     device_latency: Arc<AtomicI64>,
     stats: StatsReader,
+    interpolators: Interpolators,
+    /// Of the device and of the stream, Hz; 0 while unknown.
+    rates: (u32, u32),
+    stream_rate: Arc<AtomicU32>,
     measured: u64,
     device: Device,
     unsettled_since: Option<Instant>,
@@ -109,7 +115,7 @@ impl SteeredOutput {
         controls.set_muted(opening.muted);
         let mapping = ClockMapping::start(clock).map_err(|error| format!("no thread for the clock: {error}"))?;
         let renderer = crate::audio::SteeredRenderer::new(&config, &ring, mapping.reader(), &controls);
-        let stats = renderer.stats();
+        let (stats, interpolators) = (renderer.stats(), renderer.interpolators());
         let output = open_device(opening.device.clone(), renderer)?;
         Ok(Self {
             ring,
@@ -118,6 +124,9 @@ impl SteeredOutput {
             trusted: Arc::default(),
             device_latency: Arc::default(),
             stats,
+            interpolators,
+            rates: (0, 0),
+            stream_rate: Arc::default(),
             measured: 0,
             device: Device::Away { why: "the device has not started yet".into(), since: Instant::now() },
             unsettled_since: None,
@@ -135,6 +144,7 @@ impl SteeredOutput {
             controls: self.controls.clone(),
             trusted: self.trusted.clone(),
             device_latency: self.device_latency.clone(),
+            stream_rate: self.stream_rate.clone(),
             reference: super::meta::sender_time,
             on_buffer: Box::new(move |sender_time, late| stats.count(sender_time, late)),
         })
@@ -178,6 +188,12 @@ impl SteeredOutput {
         while let Ok(event) = events.try_recv() {
             self.take(event, &mut news);
         }
+        let rates = (self.rates.0, self.stream_rate.load(Ordering::Relaxed));
+        if rates != self.rates && rates.0 > 0 && rates.1 > 0 {
+            // Not in the callback, which must not allocate.
+            self.interpolators.prepare(f64::from(rates.0) / f64::from(rates.1));
+        }
+        self.rates = rates;
         news
     }
 
@@ -191,6 +207,7 @@ impl SteeredOutput {
                     format.device, format.rate, format.quantum
                 )));
                 news.push(DeviceNews::Latency);
+                self.rates = (format.rate, 0);
                 self.device = Device::Runs(format.device);
             }
             OutputEvent::LatencyChanged { latency_ns } => {

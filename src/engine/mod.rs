@@ -9,6 +9,7 @@ mod frame_log;
 mod meta;
 mod monitor;
 mod pipeline;
+mod priority;
 mod queue;
 mod renderer;
 mod retry;

@@ -104,8 +104,19 @@ mod imp {
             }
             match self.renderer.get() {
                 Some(renderer) => renderer.show(buffer),
-                None => Ok(gst::FlowSuccess::Ok),
+                None => {
+                    raise_once();
+                    Ok(gst::FlowSuccess::Ok)
+                }
             }
+        }
+    }
+
+    /// The streaming thread is not ours, and may be another after a change of the stream.
+    fn raise_once() {
+        thread_local!(static RAISED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
+        if !RAISED.replace(true) {
+            crate::engine::priority::raise_this_thread();
         }
     }
 }
