@@ -503,7 +503,7 @@ impl Room {
                 let transport = playback.monitor.transport();
                 self.events.send(EngineEvent::Notice(Notice::Playing { transport }));
             }
-            if !told_silent && told_playing && playback.sound_goes_nowhere() {
+            if !told_silent && told_playing && playback.has_stream(true) && playback.sound_goes_nowhere() {
                 told_silent = true;
                 let text = "no sound system could be opened: playing without sound".to_owned();
                 self.events.send(EngineEvent::Notice(Notice::Warning(text)));
