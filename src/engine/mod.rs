@@ -6,6 +6,8 @@ pub mod drift;
 mod error;
 mod event;
 mod frame_log;
+#[allow(dead_code, reason = "the monitor does not use it yet")]
+mod guard;
 mod meta;
 mod monitor;
 mod pipeline;
