@@ -146,6 +146,8 @@ pub enum Notice {
     ClockUnreachable(String),
     /// Something about the audio device.
     Device(String),
+    /// Something about the sender's clock or packets: a code that is stable across versions, and words.
+    Sender { code: &'static str, text: String },
     /// A part of the stream is not played.
     Skipped { media: String, missing: String },
     /// Anything else worth a line.
@@ -162,6 +164,7 @@ impl Notice {
             Self::ClockSynced => "clock_synced",
             Self::ClockUnreachable(_) => "clock_unreachable",
             Self::Device(_) => "device",
+            Self::Sender { .. } => "sender",
             Self::Skipped { .. } => "skipped",
             Self::Warning(_) => "warning",
         }
@@ -179,6 +182,7 @@ impl Notice {
             Self::ClockUnreachable(why) => format!("{why}; playing without it"),
             Self::Skipped { media, missing } => format!("{media} is not played: {missing} is not installed"),
             Self::Device(text) | Self::Warning(text) => text.clone(),
+            Self::Sender { code, text } => format!("{text} ({code})"),
         }
     }
 }

@@ -6,7 +6,6 @@ pub mod drift;
 mod error;
 mod event;
 mod frame_log;
-#[allow(dead_code, reason = "the monitor does not use it yet")]
 mod guard;
 mod meta;
 mod monitor;
@@ -16,8 +15,6 @@ mod queue;
 mod renderer;
 mod retry;
 mod room;
-mod rtp;
-mod sender_clock;
 mod source;
 pub mod stats;
 pub mod timing;

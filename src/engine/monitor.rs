@@ -2,63 +2,58 @@
 //! rtpbin may schedule by it.
 
 use super::drift::DriftEstimator;
-use super::rtp::{self, NTP64_URI, TimestampLine};
-use super::sender_clock::{Judgement, ReportBounds, SenderClock, judge};
+use super::guard::{Finding, Guard, Limits, StreamInfo};
+use super::timing::difference;
 use super::verdict::SenderState;
-use crate::clock::NtpTime;
 use gst::prelude::*;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A pair for the drift estimator is taken at most so often.
 const DRIFT_INTERVAL_NS: u64 = 1_000_000_000;
+/// A sender without reports of its own is given one so often.
+const SUBSTITUTE_INTERVAL: Duration = Duration::from_secs(1);
+/// A sender may be so much further behind than the playout latency before it counts as one on another clock: so far the
+/// verdict says which latency would do.
+const BEHIND_SPARE: Duration = Duration::from_secs(2);
+/// The URI of the header extension that carries the capture time (RFC 6051, section 3.3).
+const NTP64_URI: &str = "urn:ietf:params:rtp-hdrext:ntp-64";
 
-/// What one RTP session carries, as the SDP says.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SessionInfo {
-    /// RTP clock rate, Hz.
-    pub clock_rate: u32,
-    /// The identifier of the ntp-64 extension.
-    pub ntp64_id: Option<u8>,
+/// Reads the caps that rtspsrc makes of one `m=` line.
+pub fn stream_info(structure: &gst::StructureRef) -> StreamInfo {
+    let clock_rate = structure.get::<i32>("clock-rate").ok().and_then(|rate| u32::try_from(rate).ok()).unwrap_or(0);
+    let ntp64_id = structure.iter().find_map(|(name, value)| {
+        let id = name.as_str().strip_prefix("extmap-")?.parse().ok()?;
+        let is_ntp64 = match value.get::<&str>() {
+            Ok(uri) => uri == NTP64_URI,
+            // With a direction or attributes it is a list of three.
+            Err(_) => value
+                .get::<gst::Array>()
+                .is_ok_and(|array| array.iter().any(|value| value.get::<&str>().is_ok_and(|uri| uri == NTP64_URI))),
+        };
+        is_ntp64.then_some(id)
+    });
+    let named = structure.fields().any(|name| name.starts_with("ssrc-") && name.ends_with("-cname"));
+    StreamInfo { clock_rate, ntp64_id, replay_id: None, named }
 }
 
-impl SessionInfo {
-    /// Reads the caps that rtspsrc makes of one `m=` line.
-    pub fn from_caps(structure: &gst::StructureRef) -> Self {
-        let clock_rate = structure.get::<i32>("clock-rate").ok().and_then(|rate| u32::try_from(rate).ok()).unwrap_or(0);
-        let ntp64_id = structure.iter().find_map(|(name, value)| {
-            let id = name.as_str().strip_prefix("extmap-")?.parse().ok()?;
-            let is_ntp64 = match value.get::<&str>() {
-                Ok(uri) => uri == NTP64_URI,
-                // With a direction or attributes it is a list of three.
-                Err(_) => value
-                    .get::<gst::Array>()
-                    .is_ok_and(|array| array.iter().any(|value| value.get::<&str>().is_ok_and(|uri| uri == NTP64_URI))),
-            };
-            is_ntp64.then_some(id)
-        });
-        Self { clock_rate, ntp64_id }
-    }
-}
-
-/// What was seen of one RTP session.
+/// What was seen of one RTP session, beside what the guard knows.
 #[derive(Default)]
 struct Session {
-    info: SessionInfo,
-    ssrc: Option<u32>,
-    line: TimestampLine,
-    /// The last believable pair: ns since 1900, and the place on the line.
-    pair: Option<(NtpTime, i64)>,
+    clock_rate: u32,
+    /// The last RTP timestamp on a line that does not wrap.
+    place: Option<i64>,
     drift: DriftEstimator,
-    last_drift: NtpTime,
+    last_drift: u64,
     transit_max: Option<i64>,
+    rtcp_pad: gst::glib::WeakRef<gst::Pad>,
+    substituted: Option<Instant>,
 }
 
 /// The watch over one connection. Shared by the pad probes (streaming threads) and the engine.
 pub struct RtpMonitor {
     clock: gst::Clock,
-    bounds: ReportBounds,
     /// Whether rtpbin schedules by the reports as long as they are believable.
     sync: bool,
     started: Instant,
@@ -66,29 +61,37 @@ pub struct RtpMonitor {
     first_packet: AtomicU64,
     last_packet: AtomicU64,
     packets: AtomicU64,
+    /// A report of our own is under way to rtpbin.
+    substituting: AtomicBool,
     inner: Mutex<Inner>,
 }
 
-#[derive(Default)]
 struct Inner {
+    guard: Guard,
     sessions: Vec<Session>,
-    sender: SenderClock,
     manager: gst::glib::WeakRef<gst::Element>,
     transport: Option<String>,
 }
 
 impl RtpMonitor {
-    /// A watch that takes arrival times from `clock`, the pipeline's.
-    pub fn new(clock: gst::Clock, sync: bool) -> Arc<Self> {
+    /// A watch that takes arrival times from `clock`, the pipeline's. With `sync` rtpbin schedules by the sender's times
+    /// as long as the guard lets it.
+    pub fn new(clock: gst::Clock, sync: bool, latency: Duration) -> Arc<Self> {
+        let limits = Limits { behind: latency + BEHIND_SPARE, ..Limits::default() };
         Arc::new(Self {
             clock,
-            bounds: ReportBounds::default(),
             sync,
             started: Instant::now(),
             first_packet: AtomicU64::new(0),
             last_packet: AtomicU64::new(0),
             packets: AtomicU64::new(0),
-            inner: Mutex::default(),
+            substituting: AtomicBool::new(false),
+            inner: Mutex::new(Inner {
+                guard: Guard::new(limits),
+                sessions: Vec::new(),
+                manager: gst::glib::WeakRef::new(),
+                transport: None,
+            }),
         })
     }
 
@@ -98,9 +101,10 @@ impl RtpMonitor {
     }
 
     /// Notes what session `number` carries.
-    pub fn set_session(&self, number: usize, info: SessionInfo) {
+    pub fn set_session(&self, number: usize, info: StreamInfo) {
         let mut inner = self.lock();
-        session(&mut inner.sessions, number).info = info;
+        inner.guard.set_stream(number, info);
+        session(&mut inner.sessions, number).clock_rate = info.clock_rate;
     }
 
     /// Watches all pads of `manager` (an rtpbin), those to come included.
@@ -124,89 +128,96 @@ impl RtpMonitor {
                 if monitor.packets.load(Ordering::Relaxed) == 0 {
                     monitor.lock().transport = transport_of(pad);
                 }
-                match &probe.data {
-                    Some(gst::PadProbeData::Buffer(buffer)) => monitor.handle_rtp(number, buffer),
+                match &mut probe.data {
+                    Some(gst::PadProbeData::Buffer(buffer)) => monitor.handle_rtp(number, buffer.make_mut()),
                     Some(gst::PadProbeData::BufferList(list)) => {
-                        list.iter().for_each(|buffer| monitor.handle_rtp(number, buffer));
+                        list.make_mut().foreach_mut(|mut buffer, _| {
+                            monitor.handle_rtp(number, buffer.make_mut());
+                            std::ops::ControlFlow::Continue(Some(buffer))
+                        });
                     }
                     _ => {}
                 }
                 gst::PadProbeReturn::Ok
             });
         } else if let Some(number) = number("recv_rtcp_sink_") {
-            pad.add_probe(kind, move |_, probe| match &probe.data {
-                Some(gst::PadProbeData::Buffer(buffer)) if !monitor.handle_rtcp(number, buffer) => {
-                    gst::PadProbeReturn::Drop
+            session(&mut self.lock().sessions, number).rtcp_pad.set(Some(pad));
+            pad.add_probe(kind, move |_, probe| {
+                if let Some(gst::PadProbeData::Buffer(buffer)) = &mut probe.data {
+                    monitor.handle_rtcp(number, buffer);
                 }
-                _ => gst::PadProbeReturn::Ok,
+                gst::PadProbeReturn::Ok
             });
         }
     }
 
-    fn handle_rtp(&self, number: usize, buffer: &gst::BufferRef) {
+    fn handle_rtp(&self, number: usize, buffer: &mut gst::BufferRef) {
         let elapsed = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX) + 1;
         self.last_packet.store(elapsed, Ordering::Relaxed);
         let _ = self.first_packet.compare_exchange(0, elapsed, Ordering::Relaxed, Ordering::Relaxed);
         self.packets.fetch_add(1, Ordering::Relaxed);
-        let Ok(map) = buffer.map_readable() else { return };
         let arrived = self.clock.time().nseconds();
-        let mut inner = self.lock();
-        let inner = &mut *inner;
-        let session = session(&mut inner.sessions, number);
-        let Some(packet) = rtp::parse_rtp(&map, session.info.ntp64_id) else { return };
-        if session.ssrc != Some(packet.ssrc) {
-            let info = session.info;
-            *session = Session { info, ssrc: Some(packet.ssrc), ..Session::default() };
-        }
-        let place = session.line.extend(packet.timestamp);
-        if let Some(ntp) = packet.ntp {
-            let judgement = judge(ntp, arrived, self.bounds);
-            if !matches!(judgement, Judgement::Discard(_)) {
-                session.note_pair(ntp, place);
+        let mut substitute = None;
+        {
+            let mut inner = self.lock();
+            let inner = &mut *inner;
+            let timestamp = {
+                let Ok(map) = buffer.map_readable() else { return };
+                let edits = inner.guard.rtp(number, &map, arrived);
+                drop(map);
+                if !edits.is_empty()
+                    && let Ok(mut map) = buffer.map_writable()
+                {
+                    edits.apply(&mut map);
+                }
+                let Ok(map) = buffer.map_readable() else { return };
+                let Some(bytes) = map.get(4..8).and_then(|bytes| bytes.try_into().ok()) else { return };
+                u32::from_be_bytes(bytes)
+            };
+            let session = session(&mut inner.sessions, number);
+            if let Some(sender_time) = inner.guard.sender_time(number, timestamp, arrived) {
+                session.note(timestamp, sender_time, difference(arrived, sender_time));
             }
-            inner.sender.add(&judgement, arrived);
-            self.steer(inner.manager.upgrade(), &judgement);
+            let due = session.substituted.is_none_or(|last| last.elapsed() >= SUBSTITUTE_INTERVAL);
+            if due && let Some(report) = inner.guard.substitute_report(number) {
+                session.substituted = Some(Instant::now());
+                substitute = session.rtcp_pad.upgrade().map(|pad| (pad, report));
+            }
+            self.steer(inner);
         }
-        if let Some(sender_time) = inner.sessions[number].sender_time(place) {
-            let transit = super::timing::difference(arrived, sender_time);
-            let session = &mut inner.sessions[number];
-            session.transit_max = Some(session.transit_max.map_or(transit, |max| max.max(transit)));
+        if let Some((pad, report)) = substitute {
+            // Through the pad, as if it had come; our own probe lets it pass.
+            self.substituting.store(true, Ordering::Release);
+            let _ = pad.chain(gst::Buffer::from_mut_slice(report));
+            self.substituting.store(false, Ordering::Release);
         }
     }
 
-    /// Whether the packet may pass.
-    fn handle_rtcp(&self, number: usize, buffer: &gst::BufferRef) -> bool {
-        let Ok(map) = buffer.map_readable() else { return true };
-        let arrived = self.clock.time().nseconds();
-        let mut pass = true;
-        for report in rtp::sender_reports(&map) {
-            let mut inner = self.lock();
-            let inner = &mut *inner;
-            let judgement = judge(report.ntp, arrived, self.bounds);
-            let session = session(&mut inner.sessions, number);
-            if matches!(judgement, Judgement::Discard(_)) {
-                pass = false;
-            } else if session.ssrc == Some(report.ssrc) {
-                // A copy: the report's timestamp may lie behind packets that came already.
-                let place = { session.line }.extend(report.rtp);
-                session.note_pair(report.ntp, place);
-            } else if session.ssrc.is_some() {
-                continue; // of another source: rtpbin will not use it for this stream either
-            }
-            inner.sender.add(&judgement, arrived);
-            self.steer(inner.manager.upgrade(), &judgement);
+    fn handle_rtcp(&self, number: usize, buffer: &mut gst::Buffer) {
+        if self.substituting.load(Ordering::Acquire) {
+            return;
         }
-        pass
+        let arrived = self.clock.time().nseconds();
+        let replacement = {
+            let Ok(map) = buffer.map_readable() else { return };
+            let mut inner = self.lock();
+            let replacement = inner.guard.rtcp(number, &map, arrived);
+            self.steer(&inner);
+            replacement
+        };
+        if let Some(bytes) = replacement {
+            let mut changed = gst::Buffer::from_mut_slice(bytes);
+            if let Some(changed) = changed.get_mut() {
+                let _ = buffer.copy_into(changed, gst::BufferCopyFlags::TIMESTAMPS | gst::BufferCopyFlags::META, ..);
+            }
+            *buffer = changed;
+        }
     }
 
     /// Lets rtpbin schedule by the sender's clock, or only keep its streams together by it.
-    fn steer(&self, manager: Option<gst::Element>, judgement: &Judgement) {
-        let (true, Some(manager)) = (self.sync, manager) else { return };
-        let wanted = match judgement {
-            Judgement::Use => true,
-            Judgement::DisplayOnly { .. } => false,
-            Judgement::Discard(_) => return,
-        };
+    fn steer(&self, inner: &Inner) {
+        let (true, Some(manager)) = (self.sync, inner.manager.upgrade()) else { return };
+        let wanted = inner.guard.may_schedule();
         if manager.property::<bool>("ntp-sync") != wanted {
             manager.set_property("ntp-sync", wanted);
         }
@@ -217,10 +228,15 @@ impl RtpMonitor {
         self.sync && self.sender_state() == SenderState::Accepted
     }
 
+    /// What the guard found since the last call.
+    pub fn take_findings(&self) -> Vec<Finding> {
+        self.lock().guard.take_findings()
+    }
+
     /// What is known of the sender's clock.
     pub fn sender_state(&self) -> SenderState {
         let waited = self.since_first_packet().unwrap_or_default();
-        self.lock().sender.state(waited)
+        self.lock().guard.sender_state(waited)
     }
 
     /// Since the first packet came; `None` before.
@@ -265,20 +281,20 @@ fn session(sessions: &mut Vec<Session>, number: usize) -> &mut Session {
 }
 
 impl Session {
-    fn note_pair(&mut self, ntp: NtpTime, place: i64) {
-        self.pair = Some((ntp, place));
-        if self.info.clock_rate > 0 && ntp.saturating_sub(self.last_drift) >= DRIFT_INTERVAL_NS {
-            self.last_drift = ntp;
-            let media = i128::from(place) * 1_000_000_000 / i128::from(self.info.clock_rate);
-            self.drift.add(ntp.into(), media);
+    /// Notes a packet: its RTP timestamp, its capture time (ns since 1900) and how long it was under way.
+    fn note(&mut self, timestamp: u32, sender_time: u64, transit: i64) {
+        self.transit_max = Some(self.transit_max.map_or(transit, |max| max.max(transit)));
+        // Wrapping difference as a signed step (RFC 3550, section 5.1).
+        let place = match self.place {
+            None => i64::from(timestamp),
+            Some(last) => last + i64::from(timestamp.wrapping_sub(last as u32) as i32),
+        };
+        self.place = Some(place);
+        if self.clock_rate > 0 && sender_time.saturating_sub(self.last_drift) >= DRIFT_INTERVAL_NS {
+            self.last_drift = sender_time;
+            let media = i128::from(place) * 1_000_000_000 / i128::from(self.clock_rate);
+            self.drift.add(sender_time.into(), media);
         }
-    }
-
-    /// The capture time of a place on the line, ns since 1900.
-    fn sender_time(&self, place: i64) -> Option<NtpTime> {
-        let (ntp, known) = self.pair.filter(|_| self.info.clock_rate > 0)?;
-        let since = i128::from(place - known) * 1_000_000_000 / i128::from(self.info.clock_rate);
-        u64::try_from(i128::from(ntp) + since).ok()
     }
 }
 

@@ -120,7 +120,7 @@ impl Playback {
 
         let plan = Arc::new(Mutex::new(MediaPlan::default()));
         let jitterbuffers = Arc::new(Mutex::new(Vec::new()));
-        let monitor = RtpMonitor::new(clock.clone(), sync);
+        let monitor = RtpMonitor::new(clock.clone(), sync, config.latency);
         let setup = Arc::new(SourceSetup {
             config: config.clone(),
             sync,

@@ -472,6 +472,10 @@ impl Room {
         self.discard_window();
         loop {
             self.poll_output(Some(playback));
+            for finding in playback.monitor.take_findings() {
+                let (code, text) = (finding.code.name(), finding.text);
+                self.events.send(EngineEvent::Notice(Notice::Sender { code, text }));
+            }
             match self.wait(Instant::now() + TICK, Some(playback)) {
                 Some(Input::Command(Command::Quit)) => return Outcome::Quit,
                 Some(Input::Command(Command::Reconnect)) => return Outcome::Renew,

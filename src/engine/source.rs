@@ -1,7 +1,7 @@
 //! Sets up rtspsrc and the rtpbin inside it.
 
 use super::event::{AudioOutput, EngineConfig, Transport, VideoOutput};
-use super::monitor::{RtpMonitor, SessionInfo};
+use super::monitor::{RtpMonitor, stream_info};
 use gst::glib;
 use gst::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -162,7 +162,7 @@ impl SourceSetup {
             return false;
         }
         plan.selected += 1;
-        self.monitor.set_session(number, SessionInfo::from_caps(structure));
+        self.monitor.set_session(number, stream_info(structure));
         true
     }
 

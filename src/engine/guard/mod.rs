@@ -63,7 +63,8 @@ pub struct StreamInfo {
     pub named: bool,
 }
 
-/// What is known of one stream's times, for the status.
+/// What is known of one stream's times.
+#[cfg(test)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StreamView {
     pub ssrc: u32,
@@ -292,6 +293,7 @@ impl Guard {
     }
 
     /// What is known of a stream; `None` before its first packet.
+    #[cfg(test)]
     pub fn stream(&self, number: usize) -> Option<StreamView> {
         let source = self.sessions.get(number)?.current()?;
         Some(StreamView {

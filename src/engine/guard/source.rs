@@ -144,6 +144,7 @@ impl Source {
         self.belief
     }
 
+    #[cfg(test)]
     pub fn is_smoothed(&self) -> bool {
         self.line.is_smoothed()
     }
