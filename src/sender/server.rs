@@ -7,12 +7,15 @@ use gst_rtsp_server::prelude::*;
 use gstreamer_rtsp_server as gst_rtsp_server;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// So many threads serve requests: one that starts a media must not hold up the packets of others.
-const CLIENT_THREADS: i32 = 4;
-/// How often sessions are looked through for those whose receiver has vanished.
-const SESSION_CLEANUP: Duration = Duration::from_secs(5);
+/// All requests are served by the main context (packets have threads of their own). With threads for requests, a room
+/// that asks for a media in the moment in which another takes it down, as its last room left, is refused by
+/// gst-rtsp-server; even one thread is not one, as it ends with its last client and a new one begins.
+const CLIENT_THREADS: i32 = 0;
+/// How often sessions and connections are looked through for those whose receiver has vanished.
+const CLEANUP: Duration = Duration::from_secs(2);
 /// Ports for multicast, two for each stream.
 const MULTICAST_PORTS: std::ops::RangeInclusive<u16> = 15_000..=15_063;
 /// Multicast stays in the local network.
@@ -49,16 +52,19 @@ impl Server {
         server.set_mount_points(Some(&points));
         let source =
             server.attach(None).map_err(|error| SendError::CannotListen { address, reason: error.to_string() })?;
-        let pool = server.session_pool();
-        let cleanup = glib::timeout_add(SESSION_CLEANUP, move || {
+        let clients = Arc::new(Clients::default());
+        let (pool, kept) = (server.session_pool(), clients.clone());
+        let cleanup = glib::timeout_add(CLEANUP, move || {
             if let Some(pool) = &pool {
                 pool.cleanup();
             }
+            kept.drop_finished();
             glib::ControlFlow::Continue
         });
-        server.connect_client_connected(|_, client| {
+        server.connect_client_connected(move |_, client| {
             tracing::info!("a receiver connects");
             client.connect_closed(|_| tracing::info!("a receiver is gone"));
+            clients.keep(client);
         });
         let port = u16::try_from(server.bound_port()).unwrap_or(address.port());
         Ok(Self {
@@ -83,6 +89,42 @@ impl Server {
             cleanup.remove();
         }
         self.server.client_filter(Some(&mut |_, _| gst_rtsp_server::RTSPFilterResult::Remove));
+    }
+}
+
+/// Keeps clients a little longer than the library does: when sending over TCP fails, gst-rtsp-server closes the client
+/// later in the main context (an idle source that holds no reference), and the client may have been freed
+/// by then.
+#[derive(Default)]
+struct Clients(Mutex<Vec<Kept>>);
+
+struct Kept {
+    client: gst_rtsp_server::RTSPClient,
+    /// Whether nobody else wanted it at the last look.
+    finished: bool,
+}
+
+impl Clients {
+    fn lock(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, client: &gst_rtsp_server::RTSPClient) {
+        self.lock().push(Kept { client: client.clone(), finished: false });
+    }
+
+    /// Drops those that nobody else has wanted for a whole interval.
+    fn drop_finished(&self) {
+        let mut finished = Vec::new();
+        self.lock().retain_mut(|kept| {
+            let unwanted = kept.client.ref_count() == 1;
+            if kept.finished && unwanted {
+                finished.push(kept.client.clone());
+            }
+            !std::mem::replace(&mut kept.finished, unwanted) || !unwanted
+        });
+        // Not under the lock: a media may be taken down with its last client.
+        drop(finished);
     }
 }
 

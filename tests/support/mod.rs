@@ -3,11 +3,14 @@
 #![allow(dead_code, unused_imports, reason = "each test program uses its own part")]
 
 pub mod camera;
+pub mod chrony;
 #[cfg(feature = "pipewire")]
 pub mod pipewire;
 pub mod ports;
 pub mod random;
 pub mod room;
 pub mod rtsp_client;
+#[cfg(feature = "sender")]
+pub mod sender;
 pub mod timeline;
 pub mod timeserver;

@@ -124,7 +124,7 @@ impl Client {
     pub fn playing(url: &str, udp: bool) -> io::Result<Self> {
         let mut client = Self::connect(url)?;
         let sdp = client.describe()?;
-        let media = sdp.split("m=").skip(1);
+        let media = sdp.split("\nm=").skip(1);
         let controls = media.filter_map(|media| media.lines().find_map(|line| line.trim().strip_prefix("a=control:")));
         for control in controls {
             client.setup(control, udp)?;
