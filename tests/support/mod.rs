@@ -3,10 +3,12 @@
 #![allow(dead_code, unused_imports, reason = "each test program uses its own part")]
 
 pub mod camera;
+pub mod chrony;
 #[cfg(feature = "pipewire")]
 pub mod pipewire;
 pub mod ports;
 pub mod random;
+pub mod relay;
 pub mod room;
 pub mod rtsp_client;
 pub mod timeline;
