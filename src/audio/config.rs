@@ -111,8 +111,8 @@ impl Default for ResamplerConfig {
 /// How pairs of sample index and sender time become a line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MapConfig {
-    /// Pairs older than this are forgotten, seconds: so a room that has run for a day and one that joined a minute ago
-    /// hold the same pairs.
+    /// Pairs older than this are forgotten, seconds: so a room that has run for a day and one that joined two minutes ago
+    /// hold the same pairs. 24 reports, at one each 5 s.
     pub window: f64,
     /// Pairs are gathered in cells of this length on the sender's clock, seconds; one cell is one point for the fit.
     pub cell: f64,
@@ -132,12 +132,19 @@ pub struct MapConfig {
     pub step: f64,
     /// Cells in a row for a step.
     pub step_cells: usize,
+    /// What a new report changes in the line is worked off with this time constant, seconds, …
+    pub slew_time: f64,
+    /// … and at no more than this rate, so that reports that jitter by milliseconds move the sound without a step; as a
+    /// fraction.
+    pub slew_rate: f64,
+    /// In the first seconds the line jumps instead: one report alone may be far off.
+    pub settling: f64,
 }
 
 impl Default for MapConfig {
     fn default() -> Self {
         Self {
-            window: 60.0,
+            window: 120.0,
             cell: 0.25,
             news: 1e-6,
             stale_weight: 1e-4,
@@ -146,6 +153,9 @@ impl Default for MapConfig {
             noise_min: 20e-6,
             step: 0.018,
             step_cells: 3,
+            slew_time: 2.0,
+            slew_rate: 300e-6,
+            settling: 10.0,
         }
     }
 }

@@ -118,3 +118,37 @@ impl Feed {
         Duration::from_secs_f64(frames.max(0) as f64 / f64::from(self.writer.rate().max(1)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_placed_by_their_reference_times() {
+        let ring = Ring::new(48_000, 0.0);
+        let mut feed = Feed::new(&ring, &MapConfig::default(), 48_000, 2);
+        let mut reader = ring.reader();
+        assert_eq!(feed.push(&[1.0; 960], None, false), Ok(Fed::default()));
+        assert_eq!((feed.unplaced_frames(), feed.end_time()), (480, None));
+        let start = 3_973_000_000_000_000_000u64;
+        let fed = feed.push(&[0.5; 960], Some(start), false).unwrap();
+        let index = fed.index.unwrap();
+        assert_eq!(fed.written, Written { frames: 480, late: 0, gap: 0 });
+        assert_eq!(feed.end_time(), Some(start + 10_000_000));
+        let state = reader.state();
+        assert_eq!((state.begin, state.end, state.rate), (index, index + 480, 48_000));
+        assert_eq!(reader.map(state.generation).unwrap().time_at(index), start as i64);
+        assert_eq!(feed.capacity(), Duration::from_millis(500));
+        reader.played(state.generation, index);
+        assert_eq!(feed.ahead(), Some(Duration::from_millis(10)));
+        // A flush begins a new generation that has to be told the time again.
+        feed.flush().unwrap();
+        assert_eq!(reader.state().generation, state.generation + 1);
+        assert_eq!(reader.map(state.generation + 1), None);
+        let newer = Feed::new(&ring, &MapConfig::default(), 44_100, 1);
+        assert_eq!(feed.push(&[0.5; 960], Some(start), false), Err(Stale));
+        assert_eq!(feed.push(&[0.5; 960], None, false), Err(Stale));
+        assert_eq!((feed.flush(), feed.finish()), (Err(Stale), Err(Stale)));
+        assert_eq!(newer.ahead(), None);
+    }
+}

@@ -1,4 +1,4 @@
-//! Which sender time belongs to which sample: a robust line through the pairs of the last minute.
+//! Which sender time belongs to which sample: a robust line through the pairs of the last two minutes.
 //!
 //! Samples are placed by counting; pairs of sample index and *reference time* (the sender's capture time on the shared
 //! clock) say what they are worth in time. Presentation time stamps are no use here: each room latches their offset by
@@ -175,7 +175,7 @@ impl SampleMap {
             Some(_) => {}
             None => self.cells.push_back(Cell { number, frames, time: elapsed, pairs: 1.0, news }),
         }
-        if known && !news && self.line.is_some() {
+        if known && self.line.is_some() {
             return (false, false);
         }
         let oldest = number - (self.config.window / self.config.cell) as i64;
@@ -183,7 +183,9 @@ impl SampleMap {
             self.cells.pop_front();
         }
         let stepped = self.forget_before_a_step();
-        self.fit(index0, time0);
+        if let Some(target) = self.fit(index0, time0) {
+            self.approach(target, index);
+        }
         (true, stepped)
     }
 
@@ -213,14 +215,12 @@ impl SampleMap {
     }
 
     /// A robust line: weighted least squares with a prior for the slope, reweighted against outliers.
-    fn fit(&mut self, index0: i64, time0: i64) {
+    fn fit(&self, index0: i64, time0: i64) -> Option<MapLine> {
         /// Huber's constant: 95 % as good as least squares where the noise is Gaussian.
         const HUBER: f64 = 1.345;
         /// Reweighting has settled after these.
         const ROUNDS: usize = 5;
-        let Some(newest) = self.cells.back().copied() else {
-            return;
-        };
+        let newest = self.cells.back().copied()?;
         let nominal = SECOND / f64::from(self.rate);
         // Around the newest cell, and as deviations from the nominal line: small numbers.
         let points: Vec<(f64, f64, f64)> = self
@@ -257,7 +257,20 @@ impl SampleMap {
         let whole = newest.frames.floor();
         let frame_ns = nominal * (1.0 + drift);
         let back = ((newest.frames - whole) * frame_ns).round() as i64;
-        self.line = Some(MapLine { index: index0 + whole as i64, time: time0.saturating_add(time - back), frame_ns });
+        Some(MapLine { index: index0 + whole as i64, time: time0.saturating_add(time - back), frame_ns })
+    }
+
+    /// Moves the line smoothly to `target`, from `index` on.
+    fn approach(&mut self, target: MapLine, index: i64) {
+        let age = self.cells.len() as f64 * self.config.cell;
+        self.line = Some(match self.line {
+            Some(line) if age > self.config.settling => {
+                let error = (target.time_at(index) - line.time_at(index)) as f64 / SECOND;
+                let slew = (error / self.config.slew_time).clamp(-self.config.slew_rate, self.config.slew_rate);
+                MapLine { index, time: line.time_at(index), frame_ns: target.frame_ns * (1.0 + slew) }
+            }
+            _ => target,
+        });
     }
 }
 
@@ -271,4 +284,128 @@ fn median_residual(points: &[(f64, f64, f64)], offset: f64, drift: f64) -> f64 {
     let middle = residuals.len() / 2;
     let (_, median, _) = residuals.select_nth_unstable_by(middle, f64::total_cmp);
     1.4826 * *median
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audio::output::simulated::Random;
+
+    const RATE: u32 = 48_000;
+    const BUFFER: usize = 960;
+    const START: i64 = 3_973_000_000_000_000_000;
+
+    /// A sender's buffers: index of the first frame since the start, capture time in truth.
+    fn truth(buffer: i64, drift: f64) -> f64 {
+        buffer as f64 * BUFFER as f64 * 1e9 / f64::from(RATE) * (1.0 + drift)
+    }
+
+    /// What the sender claims: exact at each report, continued at the nominal rate.
+    fn reported(buffer: i64, drift: f64, interval: i64, noise: impl Fn(i64) -> f64) -> i64 {
+        let report = buffer / interval;
+        let nominal = (buffer % interval) as f64 * BUFFER as f64 * 1e9 / f64::from(RATE);
+        START + (truth(report * interval, drift) + nominal + noise(report)).round() as i64
+    }
+
+    fn map() -> SampleMap {
+        SampleMap::new(MapConfig::default(), RATE)
+    }
+
+    /// The line's error at the newest sample, ns.
+    fn error(map: &SampleMap, buffer: i64, drift: f64, placed: &Placed) -> f64 {
+        (map.line().unwrap().time_at(placed.index) - START) as f64 - truth(buffer, drift)
+    }
+
+    #[test]
+    fn samples_are_contiguous_and_gaps_are_left_out() {
+        let mut map = map();
+        let first = map.place(BUFFER, Some(START as u64), true);
+        assert!(first.changed && map.line().is_some());
+        assert_eq!(first.index, (i128::from(START) * 48_000 / 1_000_000_000) as i64);
+        // No time: by counting. A time that disagrees by 3 ms: by counting too.
+        assert_eq!(map.place(BUFFER, None, false).index - first.index, 960);
+        let third = map.place(BUFFER, Some(START as u64 + 43_000_000), false);
+        assert_eq!(third.index - first.index, 1_920);
+        // 100 ms lost after it.
+        assert_eq!(map.place(BUFFER, Some(START as u64 + 163_000_000), true).index - first.index, 1_920 + 960 + 4_800);
+        // A discontinuity that loses nothing, and one that goes back.
+        assert_eq!(map.place(BUFFER, Some(START as u64 + 183_000_000), true).index - first.index, 8_640);
+        assert_eq!(map.place(BUFFER, Some(START as u64), true).index - first.index, 9_600);
+    }
+
+    #[test]
+    fn nothing_is_known_before_the_first_time() {
+        let mut map = map();
+        assert!(!map.place(BUFFER, None, true).changed);
+        assert_eq!(map.line(), None);
+        assert!(!map.place(BUFFER, Some(u64::MAX), false).changed);
+    }
+
+    #[test]
+    fn the_saw_tooth_of_reports_every_five_seconds_does_not_bias_the_line() {
+        for drift in [100e-6, -100e-6, 3e-6, 0.0] {
+            let mut map = map();
+            for buffer in 0..6_000 {
+                let placed = map.place(BUFFER, Some(reported(buffer, drift, 250, |_| 0.0) as u64), false);
+                if buffer > 1_000 {
+                    let error = error(&map, buffer, drift, &placed);
+                    assert!(error.abs() < 10e3, "drift {drift}: {error} ns at buffer {buffer}");
+                }
+            }
+            let found = map.line().unwrap().drift(RATE);
+            assert!((found - drift).abs() < 0.3e-6, "{found} instead of {drift}");
+            assert!(map.cells.len() <= 482, "{} cells", map.cells.len());
+        }
+    }
+
+    #[test]
+    fn a_late_joiner_computes_the_same_line() {
+        let noise = |report: i64| 50e3 * (2.0 * Random::new(report as u64).unit() - 1.0);
+        let (mut early, mut late) = (map(), map());
+        for buffer in 0..30_000i64 {
+            let time = Some(reported(buffer, 40e-6, 1, noise) as u64);
+            let placed = early.place(BUFFER, time, false);
+            if buffer >= 20_007 {
+                let joined = late.place(BUFFER, time, false);
+                if buffer > 20_007 + 7_500 {
+                    let apart =
+                        early.line().unwrap().time_at(placed.index) - late.line().unwrap().time_at(joined.index);
+                    assert!(apart.abs() <= 2, "{apart} ns apart at buffer {buffer}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn reports_that_jitter_by_twelve_milliseconds_move_nothing_by_a_millisecond() {
+        let noise = |report: i64| 12e6 * (2.0 * Random::new(99 + report as u64).unit() - 1.0);
+        let (mut map, mut last) = (map(), None::<MapLine>);
+        let mut largest = 0.0f64;
+        for buffer in 0..15_000i64 {
+            let placed = map.place(BUFFER, Some(reported(buffer, 20e-6, 250, noise) as u64), false);
+            let line = map.line().unwrap();
+            if let (Some(last), true) = (last, buffer > 50 * 60) {
+                largest = largest.max((line.time_at(placed.index) - last.time_at(placed.index)).abs() as f64);
+            }
+            last = Some(line);
+        }
+        assert_eq!(map.steps(), 0);
+        // 300 ppm for 250 ms are 75 µs.
+        assert!(largest < 0.1e6, "{largest}");
+    }
+
+    #[test]
+    fn a_step_of_25_milliseconds_is_followed_within_a_second() {
+        for step in [25_000_000, -25_000_000, 5_000_000_000, -3_600_000_000_000] {
+            let mut map = map();
+            for buffer in 0..4_000i64 {
+                let stepped = if buffer >= 2_000 { step } else { 0 };
+                let placed = map.place(BUFFER, Some((reported(buffer, 10e-6, 1, |_| 0.0) + stepped) as u64), false);
+                if !(2_000..2_050).contains(&buffer) {
+                    let error = error(&map, buffer, 10e-6, &placed) - stepped as f64;
+                    assert!(error.abs() < 4e3, "step {step}: {error} at {buffer}");
+                }
+            }
+        }
+    }
 }

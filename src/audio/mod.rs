@@ -32,7 +32,7 @@ pub use feed::{Fed, Feed};
 pub use gain::GainRamp;
 pub use map::{MapLine, Placed, SampleMap};
 pub use position::Position;
-pub use resample::{Interpolator, Interpolators};
+pub use resample::{Interpolator, Interpolators, Planes};
 pub use ring::{Ring, RingReader, RingState, Stale, Writer, Written};
 pub use servo::{Action, Servo};
 pub use sink::{SinkParts, UnisonoAudioSink};

@@ -39,30 +39,43 @@ impl Interpolator {
         self.half + 1
     }
 
-    /// Fills `out` with the wave at `at`, `at + step`, `at + 2·step` … (frames from the start of `wave`).
+    /// Fills `frames` frames of each plane of `out` with the wave at `at`, `at + step`, `at + 2·step` … (frames from the
+    /// start of its plane). All channels of a frame are computed together: so the filter is fetched once for all.
     ///
-    /// `wave` must hold [`reach`](Self::reach) frames before the first and after the last of these positions; what lies
-    /// outside is left as it is in `out`.
-    pub fn read(&self, wave: &[f32], at: f64, step: f64, out: &mut [f32]) {
+    /// Each plane of `waves` must hold [`reach`](Self::reach) frames before the first and after the last of these
+    /// positions; what lies outside is left as it is in `out`.
+    pub fn read(&self, waves: Planes<&[f32]>, at: f64, step: f64, out: &mut Planes<&mut [f32]>, frames: usize) {
         // The table's row `sub` read from `index` on gives the wave at index + half − 1 + (sub + 1)/phases.
         let origin = at - self.half as f64 + 1.0 - 1.0 / self.phases;
-        let last = wave.len() as isize - self.table.nbr_points() as isize - 1;
-        for (frame, value) in out.iter_mut().enumerate() {
+        let rows = self.phases as usize;
+        let last = waves.stride as isize - self.table.nbr_points() as isize - 1;
+        for frame in 0..frames.min(out.stride) {
             let place = origin + frame as f64 * step;
             let whole = place.floor();
             let phase = (place - whole) * self.phases;
-            let (index, row) = (whole as isize, phase as usize);
+            let index = whole as isize;
             if index < 0 || index >= last {
                 continue;
             }
-            let row = row.min(self.phases as usize - 1);
-            let (next_index, next_row) = if row + 1 < self.phases as usize { (index, row + 1) } else { (index + 1, 0) };
+            let row = (phase as usize).min(rows - 1);
             let between = (phase - row as f64) as f32;
-            let here = self.table.get_sinc_interpolated(wave, index as usize, row);
-            let next = self.table.get_sinc_interpolated(wave, next_index as usize, next_row);
-            *value = here + between * (next - here);
+            let index = index as usize;
+            let (next_index, next_row) = if row + 1 < rows { (index, row + 1) } else { (index + 1, 0) };
+            let planes = waves.samples.chunks_exact(waves.stride).zip(out.samples.chunks_exact_mut(out.stride));
+            for (wave, out) in planes {
+                let here = self.table.get_sinc_interpolated(wave, index, row);
+                let next = self.table.get_sinc_interpolated(wave, next_index, next_row);
+                out[frame] = here + between * (next - here);
+            }
         }
     }
+}
+
+/// One channel after the other, `stride` samples each.
+#[derive(Debug, Clone, Copy)]
+pub struct Planes<S> {
+    pub samples: S,
+    pub stride: usize,
 }
 
 /// The interpolators that may be needed, made outside the callback and found in it without locks.
@@ -124,6 +137,12 @@ mod tests {
         (0..frames).map(|n| (std::f64::consts::TAU * frequency * (from + n as i64) as f64).sin() as f32).collect()
     }
 
+    fn read(interpolator: &Interpolator, wave: &[f32], at: f64, step: f64, out: &mut [f32]) {
+        let frames = out.len();
+        let waves = Planes { samples: wave, stride: wave.len() };
+        interpolator.read(waves, at, step, &mut Planes { samples: out, stride: frames }, frames);
+    }
+
     #[test]
     fn reads_the_wave_at_exact_positions() {
         let interpolators = Interpolators::new(&ResamplerConfig::default());
@@ -134,7 +153,7 @@ mod tests {
             let (first, frames) = window(at, 1.0001, 100, interpolator.reach());
             let wave = sine(frequency, first, frames);
             let mut out = [f32::NAN; 100];
-            interpolator.read(&wave, at.since(Position::frame(first)), 1.0001, &mut out);
+            read(interpolator, &wave, at.since(Position::frame(first)), 1.0001, &mut out);
             for (n, value) in out.iter().enumerate() {
                 let truth = (std::f64::consts::TAU * frequency * (1_000.0 + fraction + 1.0001 * n as f64)).sin();
                 assert!((f64::from(*value) - truth).abs() < 2e-5, "{fraction} {n}: {value} {truth}");
@@ -150,7 +169,7 @@ mod tests {
             let wave = sine(hertz / 48_000.0, 0, 2_000);
             // Whole periods, so that the mean of the squares is the power.
             let mut out = [0.0f32; 960];
-            interpolator.read(&wave, 200.4, 1.0, &mut out);
+            read(interpolator, &wave, 200.4, 1.0, &mut out);
             let power = out.iter().map(|v| f64::from(v * v)).sum::<f64>() / out.len() as f64;
             let db = 10.0 * (2.0 * power).log10();
             println!("{hertz} Hz: {db:.3} dB");
@@ -172,7 +191,7 @@ mod tests {
         // 23.5 kHz would fold to 20.6 kHz at 44.1 kHz.
         let wave = sine(23_500.0 / 48_000.0, 0, 2_000);
         let mut out = [0.0f32; 1_024];
-        interpolator.read(&wave, 200.0, 48.0 / 44.1, &mut out);
+        read(interpolator, &wave, 200.0, 48.0 / 44.1, &mut out);
         assert!(out.iter().all(|value| value.abs() < 1e-4), "{:?}", &out[..8]);
     }
 
@@ -185,7 +204,7 @@ mod tests {
                 let at = Position { index: -50, fraction };
                 let (first, frames) = window(at, step, 64, interpolator.reach());
                 let mut out = [f32::NAN; 64];
-                interpolator.read(&vec![0.5; frames], at.since(Position::frame(first)), step, &mut out);
+                read(interpolator, &vec![0.5; frames], at.since(Position::frame(first)), step, &mut out);
                 assert!(out.iter().all(|value| (value - 0.5).abs() < 0.01), "{step} {fraction}");
             }
         }

@@ -403,3 +403,105 @@ impl RingReader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: u32 = 1_000;
+
+    fn ramp(from: i64, frames: usize) -> Vec<f32> {
+        (0..frames).map(|n| (from + n as i64) as f32).collect()
+    }
+
+    fn read(reader: &mut RingReader, start: i64, frames: usize) -> Vec<f32> {
+        let state = reader.state();
+        let mut out = vec![f32::NAN; frames];
+        reader.copy(&state, 0, start, &mut out);
+        out
+    }
+
+    #[test]
+    fn what_is_written_is_read_at_its_index_and_the_rest_is_silence() {
+        let ring = Ring::new(100, 0.005);
+        let (mut writer, mut reader) = (ring.writer(RATE, 1), ring.reader());
+        // Far from zero, as the frames since 1900 are, and across the end of the bank.
+        let start = 190_000_000_000_037;
+        for n in 0..20 {
+            writer.write(start + n * 7, &ramp(n * 7, 7)).unwrap();
+        }
+        let state = reader.state();
+        assert_eq!((state.begin, state.end), (start + 40, start + 140));
+        let out = read(&mut reader, start + 35, 110);
+        assert_eq!(out[..5], [0.0; 5]);
+        assert_eq!(out[5..105], ramp(40, 100));
+        assert_eq!(out[105..], [0.0; 5]);
+    }
+
+    #[test]
+    fn a_gap_is_faded_silence() {
+        let ring = Ring::new(1_000, 0.005);
+        let (mut writer, mut reader) = (ring.writer(RATE, 1), ring.reader());
+        writer.write(0, &[1.0; 50]).unwrap();
+        let written = writer.write(80, &[1.0; 50]).unwrap();
+        assert_eq!(written, Written { frames: 50, late: 0, gap: 30 });
+        let out = read(&mut reader, 0, 130);
+        assert!(out[..45].iter().chain(&out[85..]).all(|sample| *sample == 1.0), "{out:?}");
+        assert!(out[50..80].iter().all(|sample| *sample == 0.0), "{out:?}");
+        assert!(out.windows(2).all(|pair| (pair[1] - pair[0]).abs() < 0.36), "{out:?}");
+        assert_eq!(ring.gaps(), 1);
+    }
+
+    #[test]
+    fn a_gap_longer_than_the_ring_forgets_what_was_before() {
+        let ring = Ring::new(100, 0.005);
+        let (mut writer, mut reader) = (ring.writer(RATE, 1), ring.reader());
+        writer.write(0, &[1.0; 90]).unwrap();
+        writer.write(1_000_000, &[1.0; 10]).unwrap();
+        let out = read(&mut reader, 1_000_000 - 100, 110);
+        assert!(out[..100].iter().all(|sample| *sample == 0.0) && out[109] == 1.0, "{out:?}");
+    }
+
+    #[test]
+    fn what_comes_too_late_is_dropped_and_what_is_too_much_pushes_out_the_oldest() {
+        let ring = Ring::new(200, 0.0);
+        let (mut writer, mut reader) = (ring.writer(RATE, 2), ring.reader());
+        assert_eq!(writer.capacity(), 100);
+        assert_eq!(writer.ahead(), None);
+        writer.write(0, &[0.5; 60]).unwrap();
+        reader.played(1, 40);
+        assert_eq!(writer.ahead(), Some(-10));
+        assert_eq!(writer.write(30, &[0.25; 40]).unwrap(), Written { frames: 10, late: 10, gap: 10 });
+        assert_eq!(writer.ahead(), Some(10));
+        assert_eq!(ring.late_frames(), 10);
+        // 300 frames at once: the last hundred stay.
+        assert_eq!(writer.write(50, &[0.75; 600]).unwrap().frames, 100);
+        let state = reader.state();
+        assert_eq!((state.begin, state.end), (250, 350));
+        // An incomplete frame is dropped, nothing is nothing.
+        assert_eq!(writer.write(350, &[1.0]).unwrap(), Written::default());
+        assert_eq!(writer.write(i64::MAX - 3, &[]).unwrap(), Written::default());
+    }
+
+    #[test]
+    fn a_new_writer_makes_the_old_one_stale_and_leaves_its_sound_to_fade() {
+        let ring = Ring::new(100, 0.0);
+        let (mut old, mut reader) = (ring.writer(RATE, 1), ring.reader());
+        old.write(0, &[1.0; 10]).unwrap();
+        old.publish_map(MapLine { index: 5, time: 6, frame_ns: 7.0 }).unwrap();
+        let before = reader.state();
+        assert_eq!(reader.map(1), Some(MapLine { index: 5, time: 6, frame_ns: 7.0 }));
+        let mut new = ring.writer(2 * RATE, 1);
+        assert!(old.is_stale() && !new.is_stale());
+        assert_eq!(old.write(10, &[1.0; 10]), Err(Stale));
+        assert_eq!(old.publish_map(MapLine::default()), Err(Stale));
+        assert_eq!(old.finish(), Err(Stale));
+        assert_eq!(reader.map(2), None);
+        new.write(1_000, &[0.5; 10]).unwrap();
+        let mut out = [0.0; 10];
+        reader.copy(&before, 0, 0, &mut out);
+        assert_eq!(out, [1.0; 10]);
+        assert_eq!(read(&mut reader, 1_000, 10), [0.5; 10]);
+        assert_eq!(reader.state().rate, 2 * RATE);
+    }
+}

@@ -210,3 +210,51 @@ impl Servo {
         };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn one_wild_report_is_ignored_and_lasting_ones_are_believed() {
+        let mut servo = Servo::new(ServoConfig::default());
+        for _ in 0..500 {
+            servo.update(0.0, 0.02);
+        }
+        assert!(servo.settled());
+        for wild in [0.3, -0.3, f64::NAN, f64::INFINITY] {
+            assert_eq!(servo.update(wild, 0.02), Action::Steer(0.0), "{wild}");
+            servo.update(0.0, 0.02);
+        }
+        let actions: Vec<Action> = (0..4).map(|_| servo.update(0.3, 0.02)).collect();
+        assert!(matches!(actions[..3], [Action::Steer(_), Action::Steer(_), Action::Reseek(_)]), "{actions:?}");
+    }
+
+    #[test]
+    fn the_rate_survives_pauses_and_reseeks() {
+        let mut servo = Servo::new(ServoConfig::default());
+        let mut error = 0.0;
+        for _ in 0..2_000 {
+            if let Action::Steer(offset) = servo.update(error, 0.01) {
+                error += (offset + 150e-6) * 0.01;
+            }
+        }
+        assert!((servo.rate() - 150e-6).abs() < 1e-6);
+        servo.pause();
+        servo.reseeked();
+        assert!((servo.rate() - 150e-6).abs() < 1e-6 && servo.error() == 0.0 && !servo.settled());
+    }
+
+    proptest! {
+        #[test]
+        fn the_speed_stays_within_its_clamp(reports in proptest::collection::vec((-1.0..1.0f64, 0.0..0.5f64), 1..200)) {
+            let mut servo = Servo::new(ServoConfig::default());
+            for (measured, period) in reports {
+                let (Action::Steer(offset) | Action::Reseek(offset)) = servo.update(measured, period);
+                prop_assert!(offset.abs() <= 2000e-6, "{offset}");
+                prop_assert!(servo.error().is_finite() && servo.rate().is_finite());
+            }
+        }
+    }
+}

@@ -2,11 +2,11 @@
 
 use super::Position;
 use super::gain::smoothstep;
-use super::resample::{Interpolators, window};
+use super::resample::{Interpolators, Planes, window};
 use super::ring::{RingReader, RingState};
 
 /// Frames computed at once: what the resampler reads stays in the first-level cache.
-const CHUNK: usize = 512;
+const CHUNK: usize = 256;
 /// Stream frames a device frame, at most: 192 kHz on an 8 kHz device. Beyond, nothing is played.
 const STEP_MAX: f64 = 24.0;
 /// More channels than this are not played.
@@ -22,7 +22,7 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) fn new(ring: RingReader, interpolators: Interpolators, taps: usize) -> Self {
-        let wave = CHUNK * STEP_MAX as usize + 2 * taps + 8;
+        let wave = (CHUNK * STEP_MAX as usize + 2 * taps + 8) * CHANNELS_MAX;
         Self { ring, interpolators, wave: vec![0.0; wave], planes: vec![0.0; CHUNK * CHANNELS_MAX] }
     }
 }
@@ -94,11 +94,13 @@ impl Voice {
             }
             let (start, length) = window(at, step, frames, reach);
             let relative = at.since(Position::frame(start));
-            let wave = &mut source.wave[..length];
-            for stream in 0..streams {
-                source.ring.copy(&self.ring, stream, start, wave);
-                interpolator.read(wave, relative, step, &mut source.planes[stream * CHUNK..][..frames]);
+            let wave = &mut source.wave[..length * streams];
+            for (stream, plane) in wave.chunks_exact_mut(length).enumerate() {
+                source.ring.copy(&self.ring, stream, start, plane);
             }
+            let waves = Planes { samples: &*wave, stride: length };
+            let mut planes = Planes { samples: &mut source.planes[..CHUNK * streams], stride: CHUNK };
+            interpolator.read(waves, relative, step, &mut planes, frames);
             for (frame, values) in chunk.chunks_mut(channels).enumerate() {
                 let here = offset + frame as f64;
                 let change = if closing(here) { -1.0 } else { 1.0 } / fade;

@@ -8,6 +8,7 @@ pub mod chrony;
 pub mod pipewire;
 pub mod ports;
 pub mod random;
+pub mod relay;
 pub mod room;
 pub mod rtsp_client;
 #[cfg(feature = "sender")]
