@@ -13,7 +13,7 @@ PACKAGES_RUN=(gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-p
 # The window.
 PACKAGES_GUI=(libgtk-4-dev libadwaita-1-dev gstreamer1.0-gl)
 # What the tests start or read with.
-PACKAGES_TEST=(gstreamer1.0-tools ffmpeg vlc-bin vlc-plugin-base chrony faketime iproute2 procps python3 util-linux
+PACKAGES_TEST=(gstreamer1.0-tools gstreamer1.0-plugins-base-apps ffmpeg vlc-bin vlc-plugin-base chrony faketime iproute2 procps python3 util-linux
   pipewire wireplumber pipewire-pulse pulseaudio-utils dbus dbus-x11
   xvfb xauth x11-utils at-spi2-core adwaita-icon-theme fonts-dejavu-core libglib2.0-bin
   desktop-file-utils appstream gettext)
