@@ -22,7 +22,9 @@ pub mod recording;
 mod report;
 pub mod summary;
 
-use crate::clock::{ClockSpec, SharedClock};
+use crate::clock::ClockSpec;
+#[cfg(feature = "pipewire")]
+use crate::clock::SharedClock;
 use crate::programme::{Programme, Sound};
 use crate::units::{DurationError, duration_between};
 use anyhow::{Context, bail};
@@ -41,6 +43,7 @@ const WINDOW_MIN: Duration = Duration::from_millis(50);
 /// Longer windows, or rooms further apart than this, are half a period of the programme: no place would be certain.
 const WINDOW_MAX: Duration = Duration::from_secs(5);
 /// A network clock synchronizes within a second or not at all.
+#[cfg(feature = "pipewire")]
 const CLOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What to measure.
