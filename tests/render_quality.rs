@@ -130,8 +130,9 @@ fn solve(mut matrix: [[f64; 5]; 4]) -> [f64; 4] {
     for pivot in 0..4 {
         for row in pivot + 1..4 {
             let factor = matrix[row][pivot] / matrix[pivot][pivot];
-            for column in pivot..5 {
-                matrix[row][column] -= factor * matrix[pivot][column];
+            let above = matrix[pivot];
+            for (value, above) in matrix[row].iter_mut().zip(above) {
+                *value -= factor * above;
             }
         }
     }
