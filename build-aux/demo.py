@@ -31,6 +31,7 @@ class Room:
 
     def __init__(self, name, command, log, stream):
         self.name, self.log, self.stream, self.status, self.first_frame = name, log, stream, None, None
+        self.errors = []  # of each second in which the sound was locked: median and 99 %, µs
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         self.lines = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
@@ -48,6 +49,8 @@ class Room:
             stream = line[self.stream]
             if stream and stream["frames"] and self.first_frame is None:
                 self.first_frame = time.monotonic()
+            if stream and stream["error_us"] and line["verdict"] in ("synced", "approximate"):
+                self.errors.append((stream["error_us"]["p50"], stream["error_us"]["p99"]))
 
     def row(self):
         """The room's line of the table."""
@@ -88,6 +91,25 @@ def start_sender(options):
     return sender, url
 
 
+def summarize_sound(rooms):
+    """The last lines when the rooms play sound: what each room's own output measured."""
+    print(f"\n{'room':<10} {'verdict':<12} {'error p50':>12} {'error p99':>12}   (presentation error, ms)")
+    well = True
+    for room in rooms:
+        verdict = room.status["verdict"] if room.status else "-"
+        well = well and verdict in ("synced", "approximate") and bool(room.errors)
+        if room.errors:
+            p50 = statistics.median(p50 for p50, _ in room.errors) / 1e3
+            p99 = max(p99 for _, p99 in room.errors) / 1e3
+            print(f"{room.name:<10} {verdict:<12} {p50:>+12.6f} {p99:>12.6f}")
+        else:
+            print(f"{room.name:<10} {verdict:<12} not locked to the shared clock yet")
+    if all(room.errors for room in rooms):
+        medians = [statistics.median(p50 for p50, _ in room.errors) for room in rooms]
+        print(f"{'skew':<10} {(medians[0] - medians[1]) / 1e3:+.6f} ms, the difference of the medians")
+    return well
+
+
 def summarize(rooms, latency_ns):
     """The last lines: verdict and error of each room, and the skew between them. Returns whether all is well."""
     print(f"\n{'room':<10} {'verdict':<12} {'error p50':>12} {'error p99':>12}   (presentation error, ms)")
@@ -104,7 +126,7 @@ def summarize(rooms, latency_ns):
             continue
         p50, p99 = statistics.median(errors) / 1e6, percentile([abs(error) for error in errors], 99) / 1e6
         print(f"{room.name:<10} {verdict:<12} {p50:>+12.3f} {p99:>12.3f}")
-        well = well and verdict in ("synced", "approximate" if room.stream == "audio" else "synced")
+        well = well and verdict == "synced"
     skews = [logs[0][sent] - logs[1][sent] for sent in logs[0].keys() & logs[1].keys()]
     if not skews:
         print("skew       no frame was presented in both rooms")
@@ -169,7 +191,7 @@ def main():
                 drawn = True
             stop()
             print(f"\nfirst frames {first:.1f} s after the start")
-            well = summarize(rooms, 1_000_000_000)
+            well = summarize_sound(rooms) if options.listen else summarize(rooms, 1_000_000_000)
         except KeyboardInterrupt:
             well = True
         finally:
