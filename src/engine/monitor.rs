@@ -188,6 +188,7 @@ impl RtpMonitor {
         if let Some((pad, report)) = substitute {
             // Through the pad, as if it had come; our own probe lets it pass.
             self.substituting.store(true, Ordering::Release);
+            introduce(&pad, number);
             let _ = pad.chain(gst::Buffer::from_mut_slice(report));
             self.substituting.store(false, Ordering::Release);
         }
@@ -295,6 +296,19 @@ impl Session {
             let media = i128::from(place) * 1_000_000_000 / i128::from(self.clock_rate);
             self.drift.add(sender_time.into(), media);
         }
+    }
+}
+
+/// Sends what has to go before data on a pad that has had none yet: a source of RTCP does so with its first packet only.
+fn introduce(pad: &gst::Pad, number: usize) {
+    if pad.sticky_event::<gst::event::StreamStart>(0).is_none() {
+        pad.send_event(gst::event::StreamStart::new(&format!("unisono/rtcp/{number}")));
+    }
+    if pad.sticky_event::<gst::event::Caps>(0).is_none() {
+        pad.send_event(gst::event::Caps::new(&gst::Caps::new_empty_simple("application/x-rtcp")));
+    }
+    if pad.sticky_event::<gst::event::Segment>(0).is_none() {
+        pad.send_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
     }
 }
 
