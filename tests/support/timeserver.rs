@@ -5,7 +5,7 @@
 //! client ──request──> [request delay] receive time [processing] transmit time [answer delay] ──> client
 //! ```
 
-use super::ports::free_address;
+use super::ports::{bind, free_address};
 use super::random::Random;
 use super::timeline::{Nanos, SECOND, Timeline, ntp64};
 use std::collections::BTreeMap;
@@ -195,7 +195,7 @@ impl TimeServer {
         if self.thread.is_some() {
             return;
         }
-        let socket = UdpSocket::bind(self.address).expect("the port of this server is free");
+        let socket = bind(|| UdpSocket::bind(self.address)).expect("the port of this server is free");
         self.shared.away.store(false, Ordering::Relaxed);
         let shared = self.shared.clone();
         let serve = move || serve(&shared, &socket).expect("a socket on loopback");

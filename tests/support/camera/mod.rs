@@ -30,7 +30,7 @@ pub use media::{Media, Recording};
 pub use script::{Answer, Event, RtpInfo, Script, Udp};
 pub use stream::{Epoch, Line, Ntp64, OnvifReplay, Sdes, Stream};
 
-use super::ports::free_address;
+use super::ports::{bind, free_address};
 use super::timeline::Timeline;
 use connection::{Connection, WAIT_MAX};
 use lane::CameraTime;
@@ -187,7 +187,7 @@ impl Camera {
         if self.running.is_some() {
             return;
         }
-        let listener = TcpListener::bind(self.address).expect("the port of this camera is free");
+        let listener = bind(|| TcpListener::bind(self.address)).expect("the port of this camera is free");
         listener.set_nonblocking(true).expect("a fresh socket");
         self.shared.away.store(false, Ordering::Relaxed);
         let connections = Arc::new(Mutex::new(Vec::new()));
