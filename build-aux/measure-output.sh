@@ -45,7 +45,9 @@ trap cleanup EXIT
 export XDG_RUNTIME_DIR=$work PIPEWIRE_RUNTIME_DIR=$work XDG_CONFIG_HOME=$work/config XDG_STATE_HOME=$work/state
 export DBUS_SESSION_BUS_ADDRESS=unix:path=$work/bus
 unset PIPEWIRE_REMOTE DISPLAY WAYLAND_DISPLAY
-mkdir -p "$XDG_CONFIG_HOME/pipewire/pipewire.conf.d"
+mkdir -p "$XDG_CONFIG_HOME/pipewire/pipewire.conf.d" "$XDG_CONFIG_HOME/wireplumber/bluetooth.lua.d"
+# For Bluetooth it wants logind, and ends on a host without one.
+echo 'bluez_monitor.enabled = false' >"$XDG_CONFIG_HOME/wireplumber/bluetooth.lua.d/80-rooms.lua"
 {
   echo "context.properties = { default.clock.rate = $rate default.clock.allowed-rates = [ $rate ]"
   echo "  default.clock.quantum = $quantum default.clock.min-quantum = 32 }"

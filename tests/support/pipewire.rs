@@ -58,6 +58,7 @@ impl Server {
         let fragments = dir.path().join("config/pipewire/pipewire.conf.d");
         std::fs::create_dir_all(&fragments).unwrap();
         std::fs::write(fragments.join("10-test.conf"), configuration(setup)).unwrap();
+        without_bluetooth(&dir.path().join("config/wireplumber"));
         let bus = spawn(
             command(dir.path(), "dbus-daemon")
                 .arg("--session")
@@ -219,6 +220,18 @@ fn sink_properties(name: &str) -> String {
         "factory.name = support.null-audio-sink node.name = {name} node.description = \"Test {name}\" \
          media.class = Audio/Sink object.linger = true audio.position = [ FL FR ]"
     )
+}
+
+/// Keeps WirePlumber (0.4, and 0.5 in its own language) from Bluetooth: for that it wants logind, and ends on a host
+/// without one.
+fn without_bluetooth(config: &Path) {
+    for (folder, name, text) in [
+        ("bluetooth.lua.d", "80-test.lua", "bluez_monitor.enabled = false\n"),
+        ("wireplumber.conf.d", "80-test.conf", "wireplumber.profiles = { main = { monitor.bluez = disabled } }\n"),
+    ] {
+        std::fs::create_dir_all(config.join(folder)).unwrap();
+        std::fs::write(config.join(folder).join(name), text).unwrap();
+    }
 }
 
 fn configuration(setup: &Setup) -> String {
